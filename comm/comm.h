@@ -1,8 +1,8 @@
 // Collectives between the workers of one generation: NCCL on GPUs, Gloo on CPUs. A single worker
 // needs no transport.
 //
-// REQUIRES: every worker calls the same collectives with the same sizes in the same order. Only
-// one thread at a time uses a Comm, except for abort().
+// REQUIRES: every worker calls the same collectives with the same sizes in the same order. Apart
+// from abort(), only one thread at a time calls a Comm.
 //
 // On a CPU a call returns when the collective is done. On a GPU it enqueues the collective, in the
 // compute stream or in a separate stream (make_comm.h), and returns; only barrier() waits.
@@ -45,7 +45,7 @@ class Comm {
   /// Blocks until every worker has called it.
   virtual void barrier() = 0;
 
-  /// Data for one peer, and a buffer for data from one peer.
+  /// The data to send to one peer.
   struct Sent {
     int rank = 0;
     std::span<const std::byte> bytes;
@@ -54,10 +54,10 @@ class Comm {
     int rank = 0;
     std::span<std::byte> bytes;
   };
-  /// Sends to some workers and receives from some, at most once each. Collective: every worker
-  /// calls it, even one that neither sends nor receives. Returns when every worker has received
-  /// its data. Only supported by Comms of make_host_comm(). REQUIRES: no entry names this worker;
-  /// the receiver's buffer has the size that is sent.
+  /// Sends data to some workers and receives data from some, at most once to and from each.
+  /// Collective: every worker calls it, even one that neither sends nor receives. Returns when
+  /// every worker has received its data. Only supported by Comms of make_host_comm(). REQUIRES: no
+  /// entry names this worker; the receiver's buffer has the size that is sent.
   virtual void exchange(std::span<const Sent> /*sent*/, std::span<const Received> /*received*/) {
     check(false, description() + ": exchange() is for host memory");
   }

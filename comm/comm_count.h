@@ -32,19 +32,19 @@ constexpr const char* name_of(CollectiveKind kind) {
 
 /// Totals for the collectives of one kind.
 struct CollectiveTotals {
-  std::uint64_t calls = 0;       ///< calls that have begun
+  std::uint64_t calls = 0;       ///< number of calls that have begun
   std::uint64_t sent_bytes = 0;  ///< as in CommCounters; finished calls only
   double seconds = 0;            ///< as CommCounters::call_seconds; finished calls only
 
   friend bool operator==(const CollectiveTotals&, const CollectiveTotals&) = default;
 };
 
-/// Totals and progress of a Comm since it was made.
+/// Totals and progress of one Comm since it was created.
 struct CommCounters {
   std::uint64_t calls = 0;  ///< calls begun; equals the number of the newest collective
   std::uint64_t done = 0;   ///< calls finished
-  const char* newest = "";  ///< kind of the newest one: "all_gather"; empty before the first
-  std::uint64_t bytes = 0;  ///< size of this worker's inputs, over all calls
+  const char* newest = "";  ///< kind of the newest collective: "all_gather"; empty before the first
+  std::uint64_t bytes = 0;  ///< size of this worker's inputs, summed over all calls
   /// Payload sent to peers. Gloo counts what it sends. For NCCL it is what a ring algorithm sends,
   /// which is the minimum. 0 for one worker.
   std::uint64_t sent_bytes = 0;

@@ -13,11 +13,12 @@ class TraceRecorder;
 
 struct CommOptions {
   Membership membership;
-  std::string name = "train";  ///< prefix of its keys in the store; must be unique for each Comm
-  std::string address;         ///< address at which peers reach this host; empty for loopback
+  /// Prefix of the Comm's keys in the store; must differ between Comms.
+  std::string name = "train";
+  std::string address;  ///< address at which peers reach this host; empty for loopback
   std::chrono::milliseconds connect_timeout{60'000};
-  std::chrono::milliseconds timeout{300'000};  ///< for one collective
-  AbortSwitch* abort_switch = nullptr;         ///< not owned; nullptr: nothing aborts connecting
+  std::chrono::milliseconds timeout{300'000};  ///< maximum duration of one collective
+  AbortSwitch* abort_switch = nullptr;         ///< not owned; nullptr: connecting cannot be aborted
   TraceRecorder* trace = nullptr;              ///< not owned; nullptr disables tracing
 };
 

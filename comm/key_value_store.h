@@ -26,7 +26,8 @@ class KeyValueStore {
 
   /// Blocks until the values of prefix + "0" to prefix + (count - 1) are set, and returns them.
   /// Values still missing after the timeout are nullopt. Throws CommError if the store cannot be
-  /// reached. This implementation reads key by key, and treats every error as a missing value.
+  /// reached. This default implementation reads key by key, and treats every error as a missing
+  /// value.
   virtual std::vector<std::optional<std::vector<char>>> get_all(const std::string& prefix,
                                                                 int count,
                                                                 std::chrono::milliseconds timeout);
@@ -38,7 +39,7 @@ inline std::vector<std::optional<std::vector<char>>> KeyValueStore::get_all(
   const TimePoint deadline = Clock::now() + timeout;
   std::vector<std::optional<std::vector<char>>> values(static_cast<std::size_t>(count));
   for (int number = 0; number < count; ++number) {
-    // After the deadline, still query the remaining keys, to learn which ones are missing.
+    // After the deadline, the remaining keys are still queried, to learn which values are missing.
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     try {
       values[static_cast<std::size_t>(number)] =

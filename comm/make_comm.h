@@ -16,11 +16,11 @@ namespace pfc {
 /// time. With peers, this process ignores SIGPIPE afterwards, unless it already has a handler.
 std::unique_ptr<Comm> make_host_comm(const CommOptions& options, KeyValueStore* store);
 
-/// Returns the two Comms of a training step, named "step" and "gradients"; options.name is
-/// ignored. On a CPU they come from make_host_comm(); on a GPU they use NCCL, or no transport for
-/// one worker. `ops` and `store` are borrowed. On a GPU both fail together, and the error names
-/// the ranks that do not take part. Throws CommError that names the missing ranks, or the two
-/// ranks and the network interface that cannot connect.
+/// Returns the two Comms of a training step, named "step" and "gradients". options.name is ignored.
+/// On a CPU they come from make_host_comm(); on a GPU they use NCCL, or no transport for one
+/// worker. `ops` and `store` are borrowed. On a GPU both fail together, and the error names the
+/// ranks that do not take part. Throws CommError that names the missing ranks, or the two ranks and
+/// the network interface that cannot connect.
 DeviceComms make_device_comms(Ops& ops, const CommOptions& options, KeyValueStore* store);
 
 /// Returns the bytes that a Comm of make_host_comm() uses to receive parts of sums. A Comm that

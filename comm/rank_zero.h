@@ -1,4 +1,5 @@
-// Runs work on rank 0 for all workers, such as reading a folder that may differ between hosts.
+// Runs work on rank 0 for all workers, for example reading a folder whose contents may differ
+// between hosts.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,8 @@ struct BatchPlan {
   std::int64_t batch_size = 0;
   Rank rank = 0;
   int world_size = 1;
-  /// Position of micro-batch `first_batch`; any position of an epoch if W has changed.
+  /// The position of micro-batch `first_batch`. It may be any position of an epoch if W has
+  /// changed.
   DataPlace start = {};
   std::int64_t first_batch = 0;
 

@@ -19,7 +19,7 @@ struct Part {
   PartDataset given;
   std::int64_t first_image = 0;
   std::int64_t first_class = 0;
-  std::vector<std::int64_t> classes;  ///< by label; empty: the class is first_class + label
+  std::vector<std::int64_t> classes;  ///< by label; empty: a label's class is first_class + label
 };
 
 std::int64_t class_of(const Part& part, std::int64_t label) {
@@ -129,7 +129,8 @@ CombinedDataset::CombinedDataset(std::vector<PartDataset> parts, SharedIdentitie
   if (shared == SharedIdentities::kByName) warn_of_strangers();
 }
 
-/// Warns if data sets share no person: their names may follow different conventions.
+/// Warns if the data sets have no person in common, because their names may follow different
+/// conventions.
 void CombinedDataset::warn_of_strangers() {
   std::int64_t of_parts = 0;
   for (const Part& part : parts_) of_parts += part.given.dataset->info().classes;

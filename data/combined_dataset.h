@@ -13,18 +13,18 @@ namespace pfc {
 
 /// Whether a person who is in two data sets has one class or two.
 enum class SharedIdentities {
-  kNone,    ///< classes of each set follow those of the previous set
-  kByName,  ///< classes with the same name are merged into the first of them
+  kNone,    ///< the classes of each set follow the classes of the previous set
+  kByName,  ///< classes of the same name become one: the class of the first set that has it
 };
 
 struct PartDataset {
   std::unique_ptr<Dataset> dataset;
-  IdentityNames names;  ///< by label; empty: use the names in the data set
+  IdentityNames names;  ///< by label; empty: uses the names in the data set
 };
 
 /// Returns the images of all parts, one part after another. The classes of a part keep their order.
-/// kByName: the classes of the first part come first, then the new ones of the second, and so on.
-/// All images have the size of the first part's images; others are resized.
+/// kByName: the classes of the first part come first, then the classes that only the second part
+/// has, and so on. All images have the size of the first part's images; others are resized.
 /// DatasetInfo::part_classes has the number of classes that each part added, part_images the number
 /// of images in each part.
 ///

@@ -6,7 +6,8 @@
 namespace pfc {
 
 /// A record or image that cannot be read: wrong magic number, truncated, unknown format, or wrong
-/// size. Callers that do not need the image catch it. Says what was found and expected.
+/// size. Callers that do not need the image catch this error. It says what was found and what was
+/// expected.
 class DamagedImage : public InputError {
  public:
   using InputError::InputError;

@@ -19,7 +19,7 @@ struct DatasetInfo {
   std::string layout;  ///< for display, such as "RecordIO with InsightFace's record 0"
   std::int64_t images = 0;
   std::int64_t classes = 0;
-  std::int64_t labels_per_image = 1;  ///< most labels that an image has
+  std::int64_t labels_per_image = 1;  ///< maximum number of labels of an image
   /// Number of classes added by each part of a combined data set (combined_dataset.h).
   std::vector<std::int64_t> part_classes = {};
   /// Number of images in each part of a combined data set.
@@ -29,7 +29,7 @@ struct DatasetInfo {
   /// Length of an embedding; 0 if the data are images.
   std::int64_t embedding_size = 0;
   /// The first images_in_order images are stored in order in open files, with small gaps, and take
-  /// bytes_in_order. A data set is read ahead only if these are all of its images.
+  /// bytes_in_order bytes. A data set is read ahead only if all of its images are stored this way.
   std::int64_t images_in_order = 0;
   std::uint64_t bytes_in_order = 0;
   std::size_t index_bytes = 0;  ///< memory of the open data set for the locations of the images
@@ -45,7 +45,7 @@ struct DatasetInfo {
 /// One image, still encoded. The spans refer to the caller's memory.
 struct Sample {
   std::span<const std::byte> encoded;  ///< JPEG, PNG or WebP; or float32 numbers of an embedding
-  std::int64_t label = 0;              ///< one of several labels; the others: other_labels()
+  std::int64_t label = 0;  ///< the label, or one of several; other_labels() returns the others
   /// The whole record (records/image_record.h); empty unless the layout is RecordIO.
   std::span<const std::byte> record = {};
 };
@@ -89,10 +89,10 @@ class Dataset {
 
 struct DatasetOptions {
   std::filesystem::path rec;     ///< folder or file; see layouts/layout.h
-  std::int64_t num_classes = 0;  ///< 0: from the data; otherwise checked
-  std::int64_t num_image = 0;    ///< 0: from the data; otherwise checked
+  std::int64_t num_classes = 0;  ///< 0: from the data; else the number that the data must have
+  std::int64_t num_image = 0;    ///< 0: from the data; else the number that the data must have
   std::int64_t image_size = 0;   ///< height and width of an image in training; 0: from the data
-  Doing doing = {};              ///< called with progress during a pass over a file
+  Doing doing = {};              ///< called with progress while a whole file is read
   std::string classes_key = "num_classes";  ///< for messages: the job's key for num_classes
 };
 

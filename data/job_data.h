@@ -14,9 +14,9 @@ namespace pfc {
 /// num_image and head_classes if they are given. Throws InputError.
 std::unique_ptr<Dataset> open_job_data(const JobConfig& job, const Doing& doing = {});
 
-/// Sets the job's values that come from the data: num_classes, num_image, head_classes for
-/// separate heads, and embedding_size for embeddings. Throws InputError for embeddings if the job
-/// has a network, and for images if it has none.
+/// Sets the job's values that come from the data: num_classes, num_image, embedding_size for data
+/// sets of embeddings, and head_classes for separate heads. Throws InputError if the data are
+/// embeddings but the job has a network, or images but the job has none.
 void complete_job(JobConfig& job, const DatasetInfo& info);
 
 /// Calls open_job_data() and complete_job().

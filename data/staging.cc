@@ -54,7 +54,8 @@ struct Source {
   throw StorageError(path.string() + ": cannot " + doing + ": " + file_error_text(error));
 }
 
-/// Creates the folder if needed. Rejects folders of other users, who can write to /dev/shm too.
+/// Creates the folder if needed. Rejects a folder of another user, because every user can write to
+/// /dev/shm.
 void make_own_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     fail_staging(folder, "make this folder");
@@ -184,7 +185,7 @@ std::vector<Source> sources_of(const fs::path& rec, const fs::path& folder) {
   return sources;
 }
 
-/// Returns whether pfc may have staged a file with this name.
+/// Returns whether this can be the name of a file that pfc has staged.
 bool is_staged_name(const std::string& staged) {
   constexpr std::string_view kBeingCopied = ".part";  // used by PartFile
   std::string_view name = staged;
@@ -195,13 +196,14 @@ bool is_staged_name(const std::string& staged) {
          std::ranges::any_of(kEndings, [&](auto end) { return name.ends_with(end); });
 }
 
-/// Returns whether a folder with this file could be detected as another layout.
+/// Returns whether a folder with this file could be taken for a data set of another layout.
 bool would_be_read(const fs::path& path) {
   const std::string name = path.filename().string(), ending = path.extension().string();
   return name == "train.lst" || name == "train.tsv" || ending == ".mdb" || ending == ".lmdb";
 }
 
-/// Removes shards and .idx files that the data no longer have, so that they are not read.
+/// Removes shards and .idx files of an earlier copy that the data set no longer has, because they
+/// would be read too.
 void remove_others(const fs::path& folder, const std::vector<Source>& sources) {
   as_storage_error([&] {
     std::vector<fs::path> others;
@@ -306,7 +308,7 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   std::vector<Source> sources = sources_of(rec, folder);
   const Lock lock(folder, doing);
   if (lock.has_waited()) sources = sources_of(rec, folder);  // they may have changed meanwhile
-  // Staging renames only shards. Other files keep their names, also if `rec` is a pattern.
+  // Staging renames only shards. All other files keep their names, even if `rec` is a pattern.
   const bool renamed = sources.front().to.filename() != sources.front().from.filename();
   const bool one_file = sources.front().from == rec;
   fs::path opened = folder;
@@ -315,7 +317,7 @@ fs::path stage_dataset(const fs::path& rec, const fs::path& where, const Doing& 
   }
   remove_others(folder, sources);
   std::erase_if(sources, is_copied);
-  // Remove files of other data first: there may not be room for both.
+  // First remove files of other data: there may not be room for both.
   for (const Source& source : sources) fs::remove(source.to, ignored);
   if (!sources.empty()) check_room(folder, source_bytes(sources));
   for (const Source& source : sources) copy(source, doing);

@@ -19,11 +19,11 @@ std::filesystem::path staged_folder(const std::filesystem::path& rec,
 /// other layout, and says how to pack it.
 std::vector<std::filesystem::path> files_to_stage(const std::filesystem::path& rec);
 
-/// Copies the data set, unless there is a copy of files with the same sizes and times, and returns
-/// the path to open there. Removes data files of an earlier copy from the folder, but not files
-/// that pfc did not put there. One process per host copies, and others wait for it. If there is
-/// not enough room, throws InputError that says what is needed and available; on a file system in
-/// memory the copy must also fit into available memory. Throws StorageError, also if the data
+/// Copies the data set, unless the copy already exists and its files have the same sizes and times,
+/// and returns the path of the copy. Removes data files of an earlier copy from the folder, but not
+/// files that pfc did not put there. One process per host copies, and others wait for it. If there
+/// is not enough room, throws InputError that says what is needed and available; on a file system
+/// in memory the copy must also fit into available memory. Throws StorageError, also if the data
 /// change meanwhile. An exception from `doing` stops it and leaves only complete files.
 std::filesystem::path stage_dataset(const std::filesystem::path& rec,
                                     const std::filesystem::path& where, const Doing& doing = {});

@@ -10,7 +10,7 @@
 namespace pfc {
 namespace {
 
-// An extent may be far longer than its image if the file has records that are not indexed.
+// If a file has records that are not indexed, an extent may be far longer than its image.
 constexpr std::uint64_t kMostUnasked = std::uint64_t{256} << 10;
 
 }  // namespace

@@ -35,10 +35,10 @@ class StoredImage {
 
   /// Returns the bytes of the extent. Valid until the next call. Throws like first().
   std::span<const std::byte> all() { return first(extent_.bytes); }
-  /// Returns the first bytes, also beyond the extent. Valid until the next call. Throws
-  /// DamagedImage that names file and offset if the file has fewer bytes or cannot be read.
+  /// Returns the first `bytes` bytes, which may be more than the extent. Valid until the next call.
+  /// Throws DamagedImage that names file and offset if the file has fewer bytes or cannot be read.
   std::span<const std::byte> first(std::size_t bytes);
-  /// Memory for an image that is not stored in one piece.
+  /// Returns memory in which to join the parts of an image that is not stored in one piece.
   [[nodiscard]] std::vector<std::byte>& parsed() { return buffer_.parsed; }
 
  private:

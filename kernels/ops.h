@@ -35,8 +35,8 @@ class Buffer {
 };
 
 /// A point in the compute stream. wait() blocks the calling host thread until all work enqueued
-/// before this point is complete. A Comm can make its own stream wait instead. On a CPU the work
-/// is always complete.
+/// before this point is complete. Instead of the host, the stream of a Comm can wait for the point.
+/// On a CPU the work is always complete.
 class Event {
  public:
   virtual ~Event() = default;
@@ -346,23 +346,24 @@ class Ops {
   /// Sets dy to 0 where y, the result of relu() or of add_bias_relu6(), is 0 or `bound`.
   void relu_backward(const Tensor& y, const Tensor& dy,
                      float bound = std::numeric_limits<float>::infinity());
-  /// Computes sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient.
-  /// places: null, or the result of choose_tokens() for these rows: sums only tokens not kept.
+  /// Computes sums [n] = (accumulate ? sums : 0) + column sums of x [rows, n]: a bias gradient. If
+  /// `places` is not null, it is the result of choose_tokens() for these rows, and only the tokens
+  /// that are not kept are summed.
   void column_sums(const Tensor& x, const Tensor& sums, bool accumulate, const Tensor& places = {});
   /// Computes y = x * mask / (1 - p); the backward pass is the same call on gradients. y may alias
   /// x. Both have one type, float32 or activation_type().
   void dropout(const Tensor& x, const Tensor& y, const DropoutOptions& o);
 
-  /// Computes the largest number of each window. `shape`: that of a depthwise convolution with
-  /// the same window, of at most 16 x 16 pixels; pixels outside the image do not count. x, y and
-  /// their gradients have one type, float32 or activation_type(). winners, uint8 [y_shape]:
-  /// receives the place in its window of the first largest number, counted row by row. Null: not
-  /// needed.
+  /// Computes the largest number of each window. `shape`: that of a depthwise convolution with the
+  /// same window, of at most 16 x 16 pixels; pixels outside the image do not count. x, y and their
+  /// gradients have one type, float32 or activation_type(). winners, uint8 [y_shape], receives the
+  /// place of the first largest number in its window; places are counted row by row. It may be
+  /// null.
   void max_pool(const Conv2dShape& shape, const Tensor& x, const Tensor& y, const Tensor& winners);
   void max_pool_backward(const Conv2dShape& shape, const Tensor& dy, const Tensor& winners,
                          const Tensor& dx);
-  /// Computes y [batch, n], the mean over the pixels of each sample of x [batch, H, W, n]. Each is
-  /// float32 or of activation_type(), also below.
+  /// Computes y [batch, n], the mean over the pixels of each sample of x [batch, H, W, n]. Here and
+  /// below, each tensor is float32 or of activation_type().
   void average_pool(const Tensor& x, const Tensor& y);
   /// Computes dx = (accumulate ? dx : 0) + dy / (H * W).
   void average_pool_backward(const Tensor& dy, const Tensor& dx, bool accumulate);
@@ -384,7 +385,7 @@ class Ops {
   /// float32 or activation_type(), also below.
   void keep_tokens(const Tensor& x, const Tensor& places, const Tensor& y);
   /// Copies the tokens of x [batch, kept, n] back to their places in y [batch, tokens, n]. The
-  /// others become `token` [n], or 0 if it is null.
+  /// other tokens of y become `token` [n], or 0 if `token` is null.
   void restore_tokens(const Tensor& x, const Tensor& places, const Tensor& token, const Tensor& y);
 
   /// Divides each row of x [rows, d] by its length: y[i] = x[i] * inverse_norm[i], inverse_norm

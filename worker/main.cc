@@ -36,7 +36,7 @@ namespace {
 using namespace pfc;
 
 constexpr int kOwnFiles = 24;  // file descriptors, without connections to other workers
-// Time limit for gRPC to shut down after everything was reported.
+// The time that gRPC may take to shut down after everything was reported.
 constexpr std::chrono::seconds kExitLimit{20};
 
 struct Arguments {
@@ -53,8 +53,9 @@ std::chrono::milliseconds seconds(double value) {
   return std::chrono::milliseconds{static_cast<std::int64_t>(value * 1000)};
 }
 
-// The signal that requested a stop; 0: none. Without a coordinator it is the first signal. Only
-// signal handlers write it. It is lock-free, as a signal handler requires.
+// The signal that requested a stop; 0: none. Without a coordinator, it is the first signal that
+// this process received. Only signal handlers write it. It is lock-free, as a signal handler
+// requires.
 std::atomic<int> g_stop_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -74,7 +75,7 @@ CoordinatorClient::Outcome outcome_of(TrainingEnd end) {
 /// Thrown when the worker is asked to stop before training starts.
 struct StoppedAtStart {};
 
-/// While it exists, waits of this generation end when the generation is superseded.
+/// During its lifetime, the waits of this generation end when the generation is superseded.
 class SupersededGuard {
  public:
   /// Borrows both; `coordinator` may be null.
@@ -137,9 +138,9 @@ int train_alone(const Arguments& arguments) {
   return completed ? kExitSuccess : exit_code_of_signal(g_stop_signal);
 }
 
-// By default NCCL uses the first network interface that it finds, and its IPv4 address. Peers may
-// be unable to reach it. In a job of one host it may be exposed to the whole network. A value
-// that is already in the environment is kept.
+// By default NCCL uses the first network interface that it finds, and the interface's IPv4 address.
+// Peers may be unable to reach this address; for a job of one host, it may be open to the whole
+// network. A value that is already in the environment is kept.
 void keep_nccl_to_the_network_of(const std::string& own_address) {
   const std::string interface = network_interface_of(own_address);
   if (interface.empty()) return;
@@ -150,8 +151,8 @@ void keep_nccl_to_the_network_of(const std::string& own_address) {
   // NOLINTEND(concurrency-mt-unsafe)
 }
 
-// NVLink switches that sum (NVLS) do so in any order, so each run of a job would give different
-// bits. A value that is already in the environment is kept.
+// NVLink switches that sum (NVLS) add in any order, so each run of a job would give different bits.
+// A value that is already in the environment is kept.
 void keep_nccl_to_sums_in_order() {
   setenv("NCCL_NVLS_ENABLE", "0", 0);  // NOLINT(concurrency-mt-unsafe)
 }
@@ -229,8 +230,8 @@ int train_in_generations(CoordinatorClient& coordinator, const Arguments& argume
   while (true) {
     try {
       const TrainingEnd end = train_in_generation(coordinator, arguments, snapshots, patience);
-      // Another worker may have been lost before it finished. Then all resume from the last saved
-      // state.
+      // Another worker may have been lost before it finished. Then all workers resume from the last
+      // saved state.
       if (!coordinator.finish(outcome_of(end), "").join_again) return kExitSuccess;
     } catch (const CommError& error) {
       const auto farewell =
@@ -249,7 +250,8 @@ int run_with_coordinator(const Arguments& arguments) {
     end_process_after(kExitLimit, code);
     return code;
   };
-  // The coordinator prints a reported failure once for all workers that have it.
+  // Prints the error only if the coordinator has not received it. The coordinator prints a failure
+  // once for all workers that report it.
   const auto fail = [&](const std::exception& error, Outcome outcome, int code) {
     const std::string what = text_of(error);
     if (!coordinator->finish(outcome, what).told) spdlog::error("{}", what);
@@ -264,8 +266,9 @@ int run_with_coordinator(const Arguments& arguments) {
   }
 }
 
-// SIGTERM comes from an agent or a user: write a checkpoint of the last complete step and end. A
-// terminal sends SIGINT to its process group; with a coordinator, the coordinator decides.
+// SIGTERM comes from an agent or a user: the worker then writes a checkpoint of the last complete
+// step and ends. A terminal sends SIGINT to its whole process group; with a coordinator, the worker
+// ignores SIGINT, and the coordinator decides.
 void handle_signals(bool alone) {
   std::signal(SIGPIPE, SIG_IGN);  // keep training after the reader of stdout has closed it
   write_stack_on_signal();

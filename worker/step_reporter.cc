@@ -253,7 +253,7 @@ StepRecord StepReporter::step_record(const StepStats& stats, double seconds,
                     .peak_resident_bytes = memory.peak_resident_bytes};
   if (s_.trainer->loss_scale.is_dynamic()) record.loss_scale = stats.loss_scale;
   if (s_.local.ops->on_host()) return record;
-  // A query to the driver is slow, and all memory is reserved before the first step.
+  // A query to the driver is slow, and all GPU memory is reserved before the first step.
   if (gpu_memory_bytes_ == 0 || stats.step % s_.job.frequent == 0) {
     const Ops::DeviceMemory gpu = s_.local.ops->memory();
     gpu_memory_bytes_ = gpu.total - gpu.free;
@@ -288,8 +288,8 @@ void StepReporter::sample(std::int64_t step) {
   s_.phase("log", [&] { to_board([&](TensorBoardLog& board) { board.sample(step, sample); }); });
 }
 
-// On a GPU the host waits whenever it needs a result, and therefore for the slowest worker. Only
-// the wait for data differs between workers there.
+// On a GPU, the host waits whenever it needs a result, and so for the slowest worker. There, only
+// the time that a worker waits for its own data differs between workers.
 double StepReporter::own_seconds(const StepStats& stats, double seconds,
                                  const std::vector<PhaseTimer::Sample>& phases) const {
   double waited = s_.comms.step->counters().call_seconds - calls_before_;

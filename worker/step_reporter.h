@@ -21,11 +21,12 @@
 namespace pfc {
 
 /// If rank 0 cannot log any more, or its output folder is gone, asks all workers to stop
-/// (TrainingSession::end_early); failure() gives the reason. Used by the training thread. Throws
-/// what the timed phases throw. After the constructor, throws no StorageError of the log.
+/// (TrainingSession::end_early); failure() gives the reason. Used by the training thread. Rethrows
+/// errors of the timed phases. After the constructor, never throws StorageError because of the log.
 class StepReporter {
  public:
-  /// Borrows both; `coordinator` may be null. Opens the log on rank 0: throws StorageError.
+  /// Borrows both; `coordinator` may be null. On rank 0, opens the log, and throws StorageError if
+  /// that fails.
   StepReporter(TrainingSession& session, CoordinatorClient* coordinator);
 
   void start();  ///< call before the first step
@@ -78,7 +79,8 @@ class StepReporter {
   void add(const StepStats& stats, double seconds, const std::vector<PhaseTimer::Sample>& phases);
   void count(const CheckpointEvent& published);
   void saved(std::int64_t step);
-  /// Keeps the time between steps from being counted in the next step.
+  /// Removes the phases between steps from the timer, so that they do not count as part of the next
+  /// step.
   void take_phases_between_steps();
   [[nodiscard]] StepRecord step_record(const StepStats& stats, double seconds,
                                        const std::vector<PhaseTimer::Sample>& phases);
@@ -102,11 +104,11 @@ class StepReporter {
   std::string failure_;
   const TimePoint start_;
   std::map<std::string, double> phase_seconds_;  // total of each phase so far
-  Progress so_far_;          // totals of all steps; lacks the values of the last step
-  double calls_before_ = 0;  // seconds in collectives of the step's Comm before this step
+  Progress so_far_;          // totals of all steps; without the values of the last step
+  double calls_before_ = 0;  // seconds in collectives of the step's Comm, before this step
   std::int64_t epoch_ = 0;
-  std::uint64_t skipped_before_ = 0;    // images, in earlier epochs
-  std::uint64_t skipped_in_epoch_ = 0;  // images, in this epoch
+  std::uint64_t skipped_before_ = 0;    // number of images skipped in earlier epochs
+  std::uint64_t skipped_in_epoch_ = 0;  // number of images skipped in this epoch
   std::uint64_t gpu_memory_bytes_ = 0;
   RemainingTime remaining_;
   InputWatch input_watch_;

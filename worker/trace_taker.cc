@@ -16,14 +16,16 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The reading with the shortest round trip counts. Pauses spread the requests of many workers.
+// The reading with the shortest round trip is used. The pauses between readings spread the requests
+// of many workers.
 constexpr int kReadings = 8;
 constexpr milliseconds kReadingPause{5};
 constexpr milliseconds kSendTimeout{30'000};
 // Timeout for the kernels that the last step has enqueued.
 constexpr milliseconds kKernelsPatience{300};
 
-/// Limits loader spans, the most numerous, separately, so that they do not displace the others.
+/// Limits the spans of the loaders, which are the most numerous, separately, so that they do not
+/// displace the other spans.
 TraceRecorder::Limits limits_of(const TraceOrder& order) {
   TraceRecorder::Limits limits;
   const auto most = static_cast<std::size_t>(std::max<std::int64_t>(order.most_spans, 0));
@@ -98,7 +100,8 @@ void TraceTaker::run() {
 void TraceTaker::take(const TraceOrder& order) {
   recorder_.arm(order.first_step, order.last_step, limits_of(order));
   {
-    // If training ended or a newer order arrived before arm(), neither stopped this recording.
+    // If training ended or a newer order arrived before arm() was called, that did not stop this
+    // recording.
     const std::lock_guard lock(mutex_);
     if (ended_ || order_) recorder_.stop();
   }
@@ -121,7 +124,8 @@ ClockOffset TraceTaker::ask_clock(std::int64_t trace) {
   return best_offset(readings);
 }
 
-// Phases and collectives first, then kernels, then loaders.
+// Sends phases and collectives first, then kernels, then loaders: if there are too many spans, the
+// last ones are left out.
 void TraceTaker::send(const TraceOrder& order, TraceRecording& recording, const GpuActivity& gpu,
                       const ClockMap& clock) {
   const auto most = static_cast<std::size_t>(std::max<std::int64_t>(order.most_spans, 0));

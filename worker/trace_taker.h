@@ -17,9 +17,9 @@
 
 namespace pfc {
 
-/// Used for one generation. A separate thread compares the clocks and sends, so training does not
-/// wait. The destructor ends an unfinished recording, because no step follows, and sends what was
-/// recorded. After kLastParts it sends no further message.
+/// Used for one generation. A separate thread compares the clocks and sends the recordings, so
+/// training does not wait. The destructor ends an unfinished recording, because no step follows,
+/// and sends what was recorded. It stops sending after kLastParts.
 class TraceTaker {
  public:
   static constexpr std::chrono::milliseconds kLastParts{3'000};

@@ -25,13 +25,15 @@ namespace {
 
 constexpr const char* kModel = "backbone.safetensors";
 
-/// Calls f while the backbone holds the weights to evaluate and write: with ema_decay, averages.
+/// Calls f while the backbone holds the weights that are evaluated and written: with ema_decay, the
+/// averages.
 void with_model(TrainingSession& s, const std::function<void()>& f) {
   if (!s.trainer->average) return f();
   s.trainer->average->during(f);
 }
 
-/// The classification layer as it is now, which the average of ema_decay does not cover.
+/// Returns the classification layer as it is now, because the averages of ema_decay do not include
+/// it.
 ClassLayer class_layer(TrainingSession& s) {
   Head& head = *s.trainer->head;
   return {
@@ -120,7 +122,8 @@ void save_checkpoint(TrainingSession& s, std::int64_t done, StepReporter& report
   reporter.checkpoint(s.phase("checkpoint", [&] { return s.saving.checkpoints->finish(done); }));
 }
 
-/// False without a backbone: then training changes only the centres, which checkpoints hold.
+/// Returns false without a backbone: training then changes only the centres, which are in
+/// checkpoints.
 bool has_model(const TrainingSession& s) { return s.trainer->backbone->weights.count > 0; }
 
 void save_model(TrainingSession& s) {
@@ -128,9 +131,9 @@ void save_model(TrainingSession& s) {
   s.phase("write_model", [&] { with_model(s, [&] { write_model(s); }); });
 }
 
-/// Returns text for a message: where the state after this step is saved and how to resume; empty if
-/// it is not saved. A worker that cannot see the output folder assumes that steps of this run are
-/// saved, because it takes part in publishing their checkpoints.
+/// Returns a part of a message: where the state after this step is saved, and how to resume.
+/// Returns an empty text if the state is not saved. A worker that cannot see the output folder
+/// assumes that steps of this run are saved, because it takes part in publishing their checkpoints.
 std::string where_saved(const TrainingSession& s, std::int64_t done) {
   const std::filesystem::path folder = s.job.output / checkpoint_format::folder_name(done);
   std::error_code not_there;
@@ -142,8 +145,8 @@ std::string where_saved(const TrainingSession& s, std::int64_t done) {
          "; set \"resume\": true to continue from it";
 }
 
-/// If no step is complete, the state is still the loaded one. After all workers have written a
-/// checkpoint, a worker that has a failure throws it.
+/// If no step was completed, the state is still the one that was loaded, and is not written. If a
+/// worker has failed, it throws its failure, but only after all workers have written a checkpoint.
 TrainingEnd stop_training(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
   const bool moved = done >= s.plan.first_step();
   try {
@@ -169,7 +172,8 @@ TrainingEnd end_without_data(TrainingSession& s, std::int64_t done, StepReporter
     if (done >= s.plan.first_step()) {
       save_checkpoint(s, done, reporter);
       save_model(s);
-      // The first failure ends the other workers, so the model must be written first.
+      // The first failure that is reported ends the other workers, so the model must be written
+      // first.
       s.comms.host().barrier();
       saved = where_saved(s, done);
     }
@@ -187,7 +191,7 @@ TrainingEnd end_without_data(TrainingSession& s, std::int64_t done, StepReporter
 TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& reporter) {
   const bool trained = s.plan.first_step() <= s.plan.last_step;
   if (trained) {
-    // No step of this schedule follows, so the checkpoint gets the current centres.
+    // This schedule has no further step, so the checkpoint gets the current centres.
     s.phase("checkpoint", [&] {
       if (s.plan.planned_steps == s.plan.total_steps) s.trainer->head->settle_all();
     });
@@ -209,7 +213,7 @@ TrainingEnd complete(TrainingSession& s, std::int64_t done, StepReporter& report
   return TrainingEnd::kCompleted;
 }
 
-/// `done` is always the number of the last step whose changes are complete.
+/// `done`: always the number of the last step whose changes are complete.
 TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& reporter) {
   while (done < s.plan.last_step) {
     reporter.begin_step();

@@ -23,7 +23,7 @@ bool is_last(const Trainer& t, std::int64_t micro) { return micro + 1 == t.gradi
 
 double share_of_micro_batch(const Trainer& t) { return 1.0 / static_cast<double>(t.gradient_acc); }
 
-/// The number of the update that this step makes, from 1.
+/// Returns the number of the update that this step makes, from 1.
 std::int64_t update_number(const Trainer& t) { return t.loss_scale.updates() + 1; }
 
 Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro) {
@@ -68,9 +68,9 @@ void add_update(Trainer& t, const Optimizer::Result& update, StepStats& stats) {
   stats.loss_scale = t.loss_scale.value();
 }
 
-/// Restores the state that the previous step left. Before the last micro-batch nothing is updated
-/// except the running statistics, which each micro-batch moves. All workers see a stop at the
-/// same micro-batch, so all of them do this, or none.
+/// Restores the state after the previous step. Before the last micro-batch, a step changes only the
+/// running statistics, with each micro-batch. All workers see a stop at the same micro-batch, so
+/// all of them call this function, or none does.
 StepStats give_up(Trainer& t, StepInputs& inputs, StepInput& in) {
   t.statistics.restore();
   StepStats stats{.step = in.step, .complete = false, .signals = in.signals};
@@ -126,7 +126,8 @@ void expect_finite_loss(Trainer& t, const StepSoFar& so_far) {
 
 /// Throws if a gradient is not finite, unless a smaller loss scale might make it finite.
 void expect_finite_gradient(Trainer& t, const StepSoFar& so_far, const Optimizer::Result& update) {
-  t.comm.throw_if_failed();  // also for the norm; on a GPU this covers the gradients' Comm too
+  // Also needed for the norm; on a GPU, this covers the Comm of the gradients too.
+  t.comm.throw_if_failed();
   if (update.finite || t.loss_scale.can_shrink()) return;
   stop_not_finite(t, so_far,
                   {.not_finite = "the gradient of the backbone",
@@ -135,34 +136,33 @@ void expect_finite_gradient(Trainer& t, const StepSoFar& so_far, const Optimizer
                    .d_embeddings = t.d_embeddings});
 }
 
-// Shapes stand at the right margin.
-// clang-format off
+// The shapes of the results stand at the right margin.
 
 /// Passes one micro-batch forward and backward, and adds its gradients. The last micro-batch starts
 /// the reduction of the gradients.
 void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
   const StepInput& in = so_far.in;
-  t.phase("images", [&] { t.backbone->read(in.images); });                    // [B, H, W, 3]
+  t.phase("images", [&] { t.backbone->read(in.images); });  // [B, H, W, 3]
   const Tensor emb = t.phase("forward", [&] {
     return t.backbone->forward(t.backbone->input(), /*training=*/true,
-                               in.batch->index);                              // [B, D]
+                               in.batch->index);  // [B, D]
   });
   if (t.distillation) {
-    t.phase("teacher", [&] { t.distillation->compare(in.images, emb); });     // [B, D]
+    t.phase("teacher", [&] { t.distillation->compare(in.images, emb); });  // [B, D]
   }
   t.phase("all_gather", [&] {
-    t.comm.all_gather(emb, rows_of(t, t.all_embeddings, micro));              // [N, D]  comm 1
+    t.comm.all_gather(emb, rows_of(t, t.all_embeddings, micro));  // [N, D]  comm 1
   });
   so_far.head = t.phase("head", [&] {
-    return t.head->run(head_step(t, in, micro));         // [N, D], [N], [S, D]; statistics: comm 2
+    return t.head->run(head_step(t, in, micro));  // [N, D], [N], [S, D]; statistics: comm 2
   });
   expect_finite_loss(t, so_far);
   if (t.distillation) {
     so_far.distillation_loss += t.phase("teacher", [&] { return t.distillation->loss_sum(); });
   }
-  const Tensor d_emb = rows_of(t, t.d_embeddings, micro);                     // [B, D]
+  const Tensor d_emb = rows_of(t, t.d_embeddings, micro);  // [B, D]
   t.phase("reduce_scatter", [&] {
-    t.comm.reduce_scatter_sum(so_far.head.d_embeddings, d_emb);               // comm 3
+    t.comm.reduce_scatter_sum(so_far.head.d_embeddings, d_emb);  // comm 3
   });
   if (t.distillation) t.phase("teacher", [&] { t.distillation->add_gradient(d_emb); });
   t.phase("backward", [&] {
@@ -195,7 +195,8 @@ StepStats train_step(Trainer& t, StepInputs& inputs) {
       return t.distillation->step_loss(t.comm, so_far.distillation_loss, in.step);
     });
   }
-  const Optimizer::Result update = t.phase("optimizer", [&] { return update_backbone(t, in.step); });
+  const Optimizer::Result update =
+      t.phase("optimizer", [&] { return update_backbone(t, in.step); });
   expect_finite_gradient(t, so_far, update);
   if (update.finite && !so_far.head.moved) {
     t.phase("head", [&] { t.head->move(head_step(t, in, t.gradient_acc - 1)); });

@@ -32,7 +32,7 @@ struct Trainer {
   /// with the size of the data's images. Throws InputError and DeviceError.
   Trainer(Ops& device, const WorkerComms& comms, PhaseTimer& timer, const JobConfig& job,
           const nlohmann::json& job_json, const BackboneOptions& options);
-  /// Samples a complete step that the sampler selects. Collective.
+  /// Samples a complete step that StepSampler::wants() selects. Collective.
   [[nodiscard]] StepSample sample(Comm& host_comm);
 
   Ops& ops;
@@ -50,7 +50,7 @@ struct Trainer {
   OwnedTensor d_embeddings;    ///< [M * B, D]: this worker's gradients
   StepDump dump;
   StepSampler sampler;
-  std::optional<Distillation> distillation;  ///< set before the first step if there is a teacher
+  std::optional<Distillation> distillation;  ///< set before the first step, if there is a teacher
   std::optional<LrScheduler> lr;             ///< set before the first step
 };
 

@@ -34,11 +34,11 @@
 namespace pfc {
 namespace {
 
-// Time to wait for an earlier job, or this job's earlier rank 0, to end: its agent gives it 30 s
-// for a checkpoint and then kills it.
+// The time to wait for an earlier job, or for this job's earlier rank 0, to end. Its agent gives it
+// 30 s for a checkpoint and then kills it.
 constexpr std::chrono::milliseconds kOutputPatience{45'000};
 
-// Only a later generation holds snapshots.
+// The first generation has no snapshots in memory; only later ones may.
 KeptMemory kept_memory(const JobConfig& job, const SessionOptions& o) {
   if (!job.replicate || o.snapshots == nullptr || o.store == nullptr ||
       o.membership.generation == 1) {
@@ -80,18 +80,20 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   trainer->lr.emplace(job.lr_schedule, job.lr * lr_factor(job, plan), plan);
   trainer->head->follow([this](std::int64_t step) { return head_settings(job, plan, step); });
   make_saving(options.snapshots);
-  // Last: its thread waits for other workers, and an earlier exception would not end that wait.
+  // This comes last, because its thread waits for other workers, and an exception in an earlier
+  // call would not end that wait.
   make_inputs(options.stop_requested);
 }
 
 void TrainingSession::start_locally(const SessionOptions& options) {
   local.staged = stage_job_data(job, options.doing);
-  // Measured after the data are staged, possibly in memory, and before the workers connect, so no
-  // worker of this host has allocated anything yet.
+  // Measured when the data have been staged, which may take memory, and before the workers connect.
+  // So no worker of this host has allocated anything yet.
   local.host_memory = memory_of_this_host(membership.local_world_size, kept_memory(job, options));
   choose_precision(options);
   for (const StartStep& step : local.steps()) step.run();
-  // For the log, and for the comparison of hosts. An error here leaves no worker in a collective.
+  // The brief is for the log, and for the comparison of hosts. Here an error leaves no other worker
+  // waiting in a collective.
   if (local.teacher &&
       (membership.rank == 0 || membership.local_world_size < membership.world_size)) {
     teacher_ = teacher_brief(job.teacher, *local.teacher);
@@ -129,8 +131,9 @@ void TrainingSession::connect(const SessionOptions& options) {
   for (const std::string& warning : warnings) spdlog::warn("{}", warning);
 }
 
-// NCCL allocates buffers when a collective of some kind and size is first used. This function runs
-// the collectives of a step on zeros, so a lack of memory is detected before training.
+// NCCL allocates buffers when a collective of some kind and size is used for the first time. This
+// function runs the collectives of a step on zeros, so a lack of memory is detected before
+// training.
 void TrainingSession::measure_nccl() {
   const std::size_t free_before = local.ops->memory().free;
   const StepShapes shapes(job, membership.world_size);
@@ -164,7 +167,7 @@ void TrainingSession::take_output(const SessionOptions& options) {
   });
 }
 
-/// Warns once for all workers: they have the same data.
+/// Warns once for all workers, because they have the same data.
 void TrainingSession::warn() const {
   if (membership.rank != 0) return;
   for (const std::string& warning : local.dataset->info().warnings) spdlog::warn("{}", warning);
@@ -197,8 +200,8 @@ void TrainingSession::check_evaluation_sets() const {
   }
 }
 
-// If one worker has to write checkpoints in place, all do. Its peers would otherwise wait for it
-// in a collective, which has a timeout.
+// If one worker has to write checkpoints in place, all workers do. Otherwise the others would wait
+// for it in a collective, which has a timeout.
 void TrainingSession::agree_on_checkpoints() {
   std::uint8_t mine = local.memory.checkpoints_in_place ? 1 : 0;
   std::vector<std::uint8_t> all(static_cast<std::size_t>(membership.world_size));
@@ -253,7 +256,7 @@ std::string TrainingSession::other_images(const OrderedJob& before) const {
   return repeated_images_message(order, plan) + resized_message(job, plan);
 }
 
-// Loads a snapshot from memory. If it cannot, start_message gives the reason.
+// Loads a snapshot from memory. If that is not possible, sets start_message to the reason.
 bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images_on_disk) {
   if (!comms.snapshots) return false;
   const SnapshotChoices choices = look_for_snapshots(*store, job.num_classes, *comms.snapshots);
@@ -331,8 +334,9 @@ void TrainingSession::load_weights(SnapshotStore* store) {
     const std::string copied = fetch_newest_checkpoint(*comms.inputs, checkpoint_options());
     if (!copied.empty()) fetched += copied + "; ";
   }
-  // Without `resume`, a later generation resumes only from this job's checkpoints. The folder may
-  // also have another job's: the first generation may not have seen it, or was on another host.
+  // Without `resume`, a later generation resumes only from checkpoints of this job. The folder may
+  // also have checkpoints of another job, because the first generation may have failed before it
+  // looked there, or was on another host.
   const auto newest = newest_checkpoint_of_all(*comms.inputs, job, job_id_, contents_);
   if (load_from_memory(store, newest ? newest->images : 0)) return;
   const std::string why_not = fetched + start_message;
@@ -354,8 +358,8 @@ void TrainingSession::load_weights(SnapshotStore* store) {
                     resized_message(job, plan);
 }
 
-// A checkpoint may be invisible for a moment, on NFS or on a host that returns. So this does not
-// throw InputError, and the coordinator tries again while restarts are left.
+// A checkpoint may be invisible for a moment, on NFS or on a host that returns. So the error is not
+// an InputError, and the coordinator tries again while restarts are left.
 void TrainingSession::expect_no_older_state(const SessionOptions& options) const {
   const std::int64_t step = plan.start.step;
   if (step >= options.checkpoint_step) return;

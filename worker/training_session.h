@@ -86,8 +86,8 @@ class TrainingSession {
   [[nodiscard]] TraceTrack thread_row(const char* name);
   [[nodiscard]] BackboneOptions options_of_backbone() const;
 
-  /// The same on all workers; differs for each start of a job. The names of temporary folders, the
-  /// manifests and the lock of the output folder contain it.
+  /// The id is the same on all workers, and differs for each start of a job. The names of temporary
+  /// folders, the manifests and the lock of the output folder contain it.
   std::string job_id_;
   std::vector<int> threads_;           // compute threads, by rank; 0 on a GPU
   std::vector<std::string> contents_;  // contents of the data sets (FileBrief); rank 0 only

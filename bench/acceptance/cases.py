@@ -9,7 +9,7 @@ import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
-PARTS = {  # in this order: the part that takes longest and finds least is last
+PARTS = {  # in this order: the part that takes longest and finds least comes last
     "build": "The `cuda` preset, for the architectures of the GPUs here.",
     "versions": "The driver, its GPUs, and what `pfcctl check` finds.",
     "tests": "Every GPU test.",
@@ -21,31 +21,32 @@ PARTS = {  # in this order: the part that takes longest and finds least is last
     "sanitizer": "`compute-sanitizer` on the tests of our own kernels.",
 }
 TABLES = ("train", "step", "head")  # parts whose output is for the report
-# Parts of each ten-minute call: (part, pattern of case names). The calls are independent.
+# The parts of each call of at most ten minutes: (part, pattern of case names). Each call can run without the others.
 CALLS = {
     "a": (("build", ""), ("versions", ""), ("tests", ""), ("sanitizer", "memcheck-kernels"),
           ("trace", "")),
     "b": (("build", ""), ("step", "^r(50|100)-128$"), ("head", "^10{6,7}-")),
     "c": (("build", ""), ("sanitizer", "^(race|sync)check"), ("resume", ""), ("train", "")),
 }
-# Default options of a call.
+# The default options of a call.
 CALL_DEFAULTS = {"networks": ("r50", "r100"), "batches": (128,), "precisions": ("bf16",),
                  "classes": (1_000_000, 10_000_000), "minutes": 9.5}
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # Tests of pfc's own kernels, without those that only call libraries.
 OWN_KERNELS = {"kernels_gpu_test": "*Elementwise*:*Normalisation*:*Updates*:*Depthwise*",
                "head_gpu_test": "*HeadAgainstReference*:*HeadUpdates*:*/Bf16Products.*"}
-# Time limit of each test program, in seconds, in this order. NCCL's comes last, because its processes may wait for
-# each other without end.
+# Time limit of each test program, in seconds. The programs run in this order. NCCL's come last, because their processes
+# may wait for each other forever.
 TEST_LIMITS = {"kernels_gpu_test": 150, "backbone_gpu_test": 90, "head_gpu_test": 180,
                "training_gpu_test": 120, "grad_reducer_gpu_test": 60, "comm_gpu_test": 120}
-NCCL = "^(comm|training|grad_reducer)_gpu"  # tests with processes that wait for each other
-# Time limit, in seconds, of a case that stores its measurements. The next call continues from them.
+NCCL = "^(comm|training|grad_reducer)_gpu"  # tests whose processes wait for each other
+# Time limit, in seconds, of a case that stores its measurements. If the time runs out, the next call continues from
+# them.
 LONG = 1800
 NETWORKS, BATCHES = ("r50", "r100", "mbf"), (128, 256, 512)
 CLASSES, RATES = (1_000_000, 4_000_000, 10_000_000), (1, 0.1)
-MANY = 29_000_000          # classes of a step of the head alone
-MANY_TRAINED = 16_000_000  # classes of a job: float32 labels of a .rec allow at most 2^24
+MANY = 29_000_000          # number of classes in a step of the head alone
+MANY_TRAINED = 16_000_000  # number of classes in a job: float32 labels of a .rec allow at most 2^24
 PRECISIONS = ("bf16", "fp16")
 
 
@@ -54,8 +55,8 @@ class Case:
     part: str
     name: str
     command: list
-    limit: int          # seconds
-    missing: str = ""   # why the case cannot run here
+    limit: int          # in seconds
+    missing: str = ""   # why the case cannot run here; empty if it can
     tests: bool = False  # whether the output of the test program decides the verdict
     sanitized: bool = False  # whether the summary of compute-sanitizer decides it too
     kept: pathlib.Path = None  # measurements from which a later call continues
@@ -64,8 +65,8 @@ class Case:
         self.command = [str(word) for word in self.command]
 
     def judge(self, code, output):
-        """Returns "passed" or the reason why not. A skipped test counts as not passed. code: None if the case was
-        killed."""
+        """Returns "passed", or the reason why the case did not pass. A skipped test counts as not passed. code: None if
+        the case was killed."""
         if code is None:
             return f"not done after {self.limit:g} s{self.at(output)}"
         if code != 0:
@@ -80,7 +81,7 @@ class Case:
         return "passed"
 
     def at(self, output):
-        """Returns the test during which the program ended, if one was incomplete."""
+        """Returns the name of the test during which the program ended; empty if no test was incomplete."""
         begun = re.findall(r"\[ RUN      \] (\S+)", output) if self.tests else []
         ended = begun and re.search(rf"\[ +(OK|FAILED|SKIPPED) +\] {re.escape(begun[-1])}[ ,]",
                                     output)
@@ -220,7 +221,7 @@ def training_of_many_classes(plan):
 
 
 def head(plan):
-    """Returns the first number of classes, then those that only fit into memory with pfc, then the others."""
+    """Returns the first number of classes, then the numbers that fit into memory only with pfc, then the others."""
     first, *others = [[head_steps(plan, classes, rate) for rate in RATES]
                       for classes in plan.options.classes]
     many = [head_steps(plan, MANY, 1, "--centres", "bf16", "--programs", "pfc", "--rounds", 1,

@@ -40,7 +40,7 @@ from plan import Plan
 
 FAILED, NO_GPU, NOT_ALL_RUN = 1, 3, 4
 BEGIN = time.monotonic()  # --minutes is counted from here
-SHORTEST = 20  # seconds: with less time left, no further case starts
+SHORTEST = 20  # seconds; if less time is left, no further case starts
 
 
 def parts(text):
@@ -131,7 +131,7 @@ def run_all(options, plan, store, after_each=lambda: None, after_part=lambda: No
 
 
 def pack(options, page):
-    """Packs all results so far, because a rented machine can disappear at any time."""
+    """Packs all results so far, because a rented machine can be taken away at any time."""
     out, work = options.out, options.work
     out.mkdir(parents=True, exist_ok=True)
     packed = out / f"results-{options.call or 'all'}.tar.xz"

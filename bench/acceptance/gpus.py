@@ -43,7 +43,7 @@ def _call(driver, function, *arguments):
 
 
 def find_gpus(library="libcuda.so.1"):
-    """Returns all GPUs; raises NoGpu if there is none."""
+    """Returns all GPUs. Raises NoGpu if there is none."""
     try:
         driver = ctypes.CDLL(library)
     except OSError as error:

@@ -15,8 +15,8 @@ sys.exit(0 if torch.cuda.is_available() else 1)
 
 
 def python_with_gpu(given):
-    """Returns (python, torch's version, "") for the first Python whose torch sees a GPU. If there is none, returns
-    (the first Python, "none", the reason)."""
+    """Returns (python, torch's version, "") for the first Python whose torch sees a GPU. If there is none, returns (the
+    first Python, "none", the reason)."""
     asked = [given] if given else ["python3", "/usr/bin/python3"]
     for python in asked:
         try:

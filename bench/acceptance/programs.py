@@ -29,8 +29,9 @@ def commit():
 
 
 class Programs:
-    """Finds the programs in a build folder of this repository, in one folder with all of them, or in a
-    bundle: FOLDER/bin and a FOLDER/run that starts one of them with the libraries it needs."""
+    """Finds the programs in a build folder of this repository, in one folder that holds all of them, or in a bundle. A
+    bundle has the programs in FOLDER/bin, and a script FOLDER/run that starts one of them with the libraries it
+    needs."""
 
     def __init__(self, given, work):
         self.built_here = given is None
@@ -45,8 +46,8 @@ class Programs:
             self._wrap((work / "programs").resolve())
 
     def _wrap(self, folder):
-        """Makes a folder of scripts that start the bundle's programs. They do not use its `run`, which searches the
-        disk for CUDA's libraries every time. The path that it finds is stored."""
+        """Makes a folder of scripts that start the bundle's programs. The bundle's `run` searches the disk for CUDA's
+        libraries every time, so these scripts do not use it: the path that it finds is stored in them."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.folders, self.binaries = [folder], self.given / "bin"
@@ -90,7 +91,7 @@ def write_script(path, text):
 
 
 def library_path(bundle):
-    """Returns the path that the bundle's `run` sets, by starting printenv with it."""
+    """Returns the library path that the bundle's `run` sets. Starts printenv with `run` to find it."""
     printenv = os.path.relpath(shutil.which("printenv"), bundle / "bin")
     said = subprocess.run([bundle / "run", printenv, "LD_LIBRARY_PATH"], capture_output=True,
                           text=True)

@@ -16,7 +16,7 @@ def machine(plan):
 
 
 def overview(done):
-    """Returns one row per part. A case that did not run does not count as passed."""
+    """Returns a table with one row per part. A case that did not run does not count as passed."""
     lines = ["| part | passed | failed | not run | speed goals MISSED | seconds |",
              "|---|---|---|---|---|---|"]
     for part in PARTS:
@@ -29,7 +29,7 @@ def overview(done):
 
 
 def merged(tables):
-    """Merges tables with the same two header lines; keeps other text."""
+    """Merges tables that have the same two header lines. Keeps all other text."""
     lines, header = [], None
     for table in tables:
         own = table.strip().splitlines()

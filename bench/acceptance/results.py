@@ -14,7 +14,7 @@ import gpus
 from cases import ROOT, TABLES
 
 KEPT_OUTPUT = 20_000  # characters
-GRACE = 10  # seconds in which a case at its time limit can print its results so far
+GRACE = 10  # seconds that a case gets at its time limit, to print its results so far
 
 
 @dataclasses.dataclass
@@ -35,7 +35,8 @@ class Result:
 
     @property
     def goals_missed(self):
-        """Returns the number of missed speed goals. They do not make a case fail, but the page counts them."""
+        """Returns the number of missed speed goals. A missed goal does not make a case fail, but the page shows the
+        number."""
         return self.table.count("MISSED")
 
     @property
@@ -45,7 +46,7 @@ class Result:
 
 class Store:
     def __init__(self, folder, version):
-        """version: of sources and programs; results of other versions are ignored."""
+        """version: the version of sources and programs. Results of other versions are ignored."""
         self.folder = folder / version
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -73,7 +74,7 @@ def shown(command):
 
 
 def execute(case, seconds):
-    """Runs a case with a time limit, in its own process group, which ends with it."""
+    """Runs a case with a time limit, in its own process group. The whole group ends with the case."""
     process = subprocess.Popen(case.command, cwd=ROOT, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, errors="replace",
                                preexec_fn=os.setpgrp)
@@ -99,7 +100,7 @@ def signal_group(process, number):
 
 
 def run(case, seconds):
-    """Returns the result of a case. A case that was ended before its own time limit counts as not run."""
+    """Returns the result of a case. A case that was killed before its own time limit counts as not run."""
     result = Result(case.part, case.name, f"not run: {case.missing}",
                     when=datetime.date.today().isoformat(), command=shown(case.command))
     if case.missing:

@@ -34,13 +34,13 @@ import bench_peer
 import bench_report
 from bench_runs import PYTHON, REFERENCE, Failed, Runner, say
 
-TABLE_PART = 1.15                 # limit of memory, relative to centres and momentum
+TABLE_PART = 1.15                 # largest peak memory, relative to the size of centres and momentum
 MOST_MEMORY = 0.9                 # fraction of the available memory that PyTorch may use
-GROWTH_GOAL = 1.3                 # limit of a step's time, relative to that with the fewest classes
-# pfc and PyTorch draw different numbers from one distribution, so a mean over the samples differs by about 1 %.
+GROWTH_GOAL = 1.3                 # largest time of a step, relative to the time with the fewest classes
+# pfc and PyTorch draw different numbers from one distribution, so the mean loss over the samples differs by about 1 %.
 LOSS_TOLERANCE = 0.04
 VALUE_BYTES = {"fp32": 8, "bf16_momentum": 6, "bf16": 4}  # bytes of a centre's value and its momentum
-VARIANTS = ("dense", "rows")      # of PyTorch
+VARIANTS = ("dense", "rows")      # variants of PyTorch
 RATES = (1.0, 0.1)
 
 
@@ -49,7 +49,7 @@ class Programs:
         self.options = options
         self.runner = Runner(options.threads, options.attempts)
         self.threads = len(self.runner.cores)
-        self.settings = {}  # PyTorch's, by rate and variant
+        self.settings = {}  # PyTorch's settings, by rate and variant
 
     def shape(self, classes, rate):
         return ["--samples", self.options.samples, "--dimension", self.options.dimension,
@@ -64,7 +64,7 @@ class Programs:
         return {**result, "seconds": whole}
 
     def limits(self):
-        """Returns the results of head_limits, which are the best of several repeats."""
+        """Returns the results of head_limits: of each figure, the best of several repeats."""
         program = pathlib.Path(self.options.program).with_name("head_limits")
         command = [program, "--samples", self.options.samples, "--dimension",
                    self.options.dimension, "--threads", self.threads, "--rate", min(RATES)]
@@ -79,8 +79,8 @@ class Programs:
         return self.runner.run(command, json.loads, self.settings[rate, variant].environment)
 
     def choose_settings(self, blas):
-        """Chooses the fastest allocator of each variant that fits this machine, tried with fewer classes.
-        Returns what was tried."""
+        """For each variant of PyTorch, chooses the fastest allocator of those that fit into this machine's memory, in
+        trials with fewer classes. Returns what was tried."""
         tried = {}
         for rate in RATES:
             for variant in VARIANTS:
@@ -135,7 +135,7 @@ def ratio(slower, faster):
 
 
 def same_loss(ours, theirs, tolerance):
-    """Compares losses; None is a loss that is not finite."""
+    """Returns whether the losses are about equal. None stands for a loss that is not finite."""
     return None not in (ours, theirs) and abs(ours - theirs) <= tolerance * abs(theirs)
 
 
@@ -254,7 +254,7 @@ def step_limits(options, rate, centres, precision, found):
 
 
 def best_of(found):
-    """Returns the best of every figure in a list of results of head_limits."""
+    """Returns the best value of each figure over a list of results of head_limits."""
     if isinstance(found[0], dict):
         return {key: best_of([each[key] for each in found]) for key in found[0]}
     return max(found)
@@ -307,8 +307,8 @@ def against_limits(programs, options):
 
 
 def two_workers(programs, options):
-    """Check 7. Each worker has half of the classes and all embeddings. Two workers should take half the time of one
-    worker with as many threads, and the same time as one worker with twice as many."""
+    """Check 7. Each worker has half of the classes and all embeddings. Two workers of one thread each should take half
+    the time of one worker with one thread, and as long as one worker with two threads."""
     shapes = {"1 worker, 1 thread": (1, 1), "1 worker, 2 threads": (1, 2),
               "2 workers, 1 thread each": (2, 1)}
     cases = {f"{rate:g} | {name}": functools.partial(programs.pfc, options.classes, rate, *shape)

@@ -74,7 +74,8 @@ def fastest(candidates, seconds, best=None):
 
 
 def blas_candidates():
-    """Returns every installed OpenBLAS of Debian with every core type, and the machine's BLAS."""
+    """Returns the settings to try: every installed OpenBLAS of Debian with every core type, and the BLAS of the
+    machine."""
     found = [setting("BLAS as installed")]
     for build in BLAS_BUILDS:
         folder = LIBRARIES / build

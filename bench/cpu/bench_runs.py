@@ -12,7 +12,7 @@ HERE = pathlib.Path(__file__).parent
 REFERENCE = pathlib.Path(__file__).resolve().parents[2] / "tests" / "reference"
 sys.path.append(str(REFERENCE))
 PYTHON = ["/usr/bin/python3", "-B"]  # Debian's, which has Debian's PyTorch
-DISTURBED = 0.05  # fraction of the cores that other programs may take
+DISTURBED = 0.05  # fraction of the cores that other programs may take during a run
 # Variables that set the speed of OpenMP, BLAS, oneDNN, PyTorch or malloc.
 SPEED_SETTINGS = ("OMP_", "GOMP_", "KMP_", "OPENBLAS_", "GOTO_", "BLIS_", "MKL_", "NVPL_", "DNNL_",
                   "ONEDNN_", "ATEN_", "MALLOC_", "TCMALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD",
@@ -31,7 +31,7 @@ def environment(threads, settings=()):
 
 
 def busy_seconds():
-    """Returns the CPU time of the whole machine, and that of the finished children of this process."""
+    """Returns the CPU seconds that the whole machine has used, and those of the finished children of this process."""
     fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
     user, nice, system = (int(field) / os.sysconf("SC_CLK_TCK") for field in fields[1:4])
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -45,7 +45,7 @@ class Runner:
         self.others = []  # for each run, the fraction of the cores that other programs took
 
     def run(self, command, result, settings=(), limit=None):
-        """Runs the program a few times. Returns result(output) of the attempt that other programs disturbed least."""
+        """Runs the program a few times. Returns result(output) of the run that other programs disturbed least."""
         attempts = []
         while len(attempts) < self.attempts:
             begin, (machine, own) = time.perf_counter(), busy_seconds()

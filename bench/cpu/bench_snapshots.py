@@ -66,7 +66,7 @@ def ratio(rounds, name):
 
 
 def cost_of_one(rounds):
-    """Returns the seconds that a copy adds, from the job with many copies."""
+    """Returns the seconds that a copy adds, measured with the job that takes many copies."""
     return statistics.median((r["often"]["step"] - r["without"]["step"]) * r["often"]["steps"] / r["often"]["copies"]
                              for r in rounds)
 

@@ -46,7 +46,7 @@ def has_bf16():
 
 @dataclasses.dataclass
 class Case:
-    """The job and the input of a network, in their own folder."""
+    """The job and the input of one network, in a folder of their own."""
     runner: Runner
     folder: pathlib.Path
     network: str
@@ -62,7 +62,7 @@ class Case:
 
         def result(_):
             found = measured(out / "metrics.jsonl", WARM_UP_STEPS)
-            shutil.rmtree(out)  # a disturbed attempt is repeated, and a job needs an empty folder
+            shutil.rmtree(out)  # a disturbed run is repeated, and a job needs an empty folder
             return found
 
         return self.runner.run(command, result)
@@ -88,7 +88,7 @@ class Case:
         return len(speeds) / sum(speeds)
 
     def settings(self):
-        """Chooses PyTorch's fastest layout, and then the fastest allocator with it."""
+        """Chooses PyTorch's fastest layout, and then the allocator that is fastest with this layout."""
         say(f"{self.network}: PyTorch's settings, in seconds per sample:")
         first, *others = bench_peer.allocators()
         candidates = LAYOUTS + ([BF16] if self.precisions != ["fp32"] and has_bf16() else [])
@@ -128,7 +128,7 @@ def speeds(rounds):
 
 
 def ratio(result, ours, theirs):
-    """Returns the median of the rounds' ratios; a dash for the ratio to itself."""
+    """Returns the median of the rounds' ratios. For a ratio to itself, returns a dash."""
     if ours == theirs or theirs not in result["runs"]:
         return "-"
     found = statistics.median(

@@ -53,7 +53,7 @@ class Watchers:
             try:
                 call()
             except OSError:
-                pass  # it has not begun, or has ended
+                pass  # the reader has not begun, or has ended
 
     def scrape(self):
         with urllib.request.urlopen(self.url + "/metrics", timeout=5) as reply:

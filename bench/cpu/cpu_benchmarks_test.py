@@ -126,8 +126,8 @@ class Reports(Quiet):
         for section in bench_step.sections(data).values():
             table = [line for line in section.splitlines() if line.startswith("|")]
             self.assertEqual(len({line.count("|") for line in table}), 1)
-            self.assertIn("1.50", table[-2])  # fp32 to PyTorch
-            self.assertIn("3.00", table[-1])  # bf16 to PyTorch
+            self.assertIn("1.50", table[-2])  # fp32, relative to PyTorch
+            self.assertIn("3.00", table[-1])  # bf16, relative to PyTorch
         self.assertIn("| 2.00 |", table_row := bench_step.sections(data)["step"].splitlines()[-1])
         self.assertTrue(table_row.startswith("| r18 | bf16 |"))
 
@@ -155,7 +155,8 @@ class Reports(Quiet):
     def test_a_steps_limits_follow_from_the_machines_rates(self):
         options = argparse.Namespace(classes=1_000_000, dimension=512, samples=128)
         whole = bench_head.step_limits(options, 1.0, "fp32", "fp32", self.LIMITS)
-        # Bytes of each centre: forward reads 2,048, backward moves 8,192; 409.6 of its 512 bytes of logits are kept.
+        # Bytes for each centre: forward reads 2,048, and backward moves 8,192. Of its 512 bytes of logits 409.6 are
+        # kept.
         self.assertAlmostEqual(whole["bytes"] / 1e6, 2048 + 8192 + 2 * 409.6)
         self.assertAlmostEqual(whole["memory"], 2.048 / 20 + (8.192 + 0.8192) / 40)
         self.assertAlmostEqual(whole["arithmetic"], 3.2 * 2 * 128 * 512e6 / 400e9)
@@ -176,7 +177,7 @@ class Reports(Quiet):
 
 
 class Reference(unittest.TestCase):
-    """Both variants of the head's reference compute the same."""
+    """Both variants of the head's reference must compute the same."""
 
     def losses(self, rate, update):
         options = argparse.Namespace(classes=50, dimension=8, rate=rate, update=update, device="cpu",

@@ -18,7 +18,7 @@ import torch
 
 
 def products(options):
-    """Returns pairs of matrices to multiply."""
+    """Returns the pairs of matrices to multiply."""
     n, d, c = options.samples, options.dimension, options.classes
     embeddings, centres, gradients = torch.randn(n, d), torch.randn(c, d), torch.randn(n, c)
     return [(embeddings, centres.T), (gradients, centres), (gradients.T, embeddings),
@@ -35,14 +35,14 @@ def seconds(a, b, repeats):
 
 
 def relative_error(a, b):
-    """Returns the error of some rows and columns against float64."""
+    """Returns the relative error of some rows and columns of the product, compared with float64."""
     a, b = a[::17], b[:, ::101]
     right = a.double() @ b.double()
     return ((torch.mm(a, b).double() - right).norm() / right.norm()).item()
 
 
 def library():
-    """Returns the OpenBLAS, or else the BLAS, that this process has loaded."""
+    """Returns the path of the OpenBLAS that this process has loaded, or if it has none, of another BLAS."""
     lines = pathlib.Path("/proc/self/maps").read_text().splitlines()
     mapped = sorted({line.split()[-1] for line in lines if "blas" in line.rsplit("/", 1)[-1]})
     return next((path for path in mapped if "openblas" in pathlib.Path(path).name),

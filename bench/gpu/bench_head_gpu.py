@@ -31,7 +31,8 @@ from bench_head import LOSS_TOLERANCE, same_loss
 from gpu_runs import REFERENCE
 
 GOALS = {1.0: 5.0}  # times faster than PyTorch, by sample rate
-CENTRES = {"fp32": 4 * 3 + 4 * 2, "bf16": 2 * 3 + 2 * 2}  # bytes read and written for one number of a centre
+# Bytes that a step reads and writes for each number of an active centre.
+CENTRES = {"fp32": 4 * 3 + 4 * 2, "bf16": 2 * 3 + 2 * 2}
 WARM_UP_STEPS = 3
 HEADER = ("| classes | sample rate | program | step, ms | with sampling, ms | floor: FLOPs, ms "
           "| floor: bytes, ms | GPU, GiB | PyTorch / pfc | with sampling | goal |\n"
@@ -130,7 +131,7 @@ def row(options, name, runs):
 
 
 def problems(known, runs):
-    """Returns what makes the benchmark fail."""
+    """Returns the reasons why the benchmark fails."""
     found = runs.failures()
     losses = {name: runs.measured(name)[0]["loss"] for name in known if runs.measured(name)}
     ours = [name for name in known if name.startswith("pfc")]

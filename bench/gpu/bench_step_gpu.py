@@ -38,14 +38,14 @@ from pfc_runs import metrics
 from network_floor import floor
 
 WARM_UP_STEPS = 12
-USERS_GOAL, BEST_GOAL = 2.0, 1.3  # times faster than PyTorch
+USERS_GOAL, BEST_GOAL = 2.0, 1.3  # how many times as fast as PyTorch pfc must be: as its users run it, and at its best
 LOSS_TOLERANCE = 0.05
 HEADER = ("| network | batch | program | samples/s | ms | floor: FLOPs, ms | floor: bytes, ms "
           "| GPU, GiB | waits for data | pfc is faster by | goal |\n|" + "---|" * 11)
 
 
 def faces(options):
-    """Draws faces once; returns their folder."""
+    """Draws the faces, unless an earlier call has drawn them. Returns their folder."""
     folder = options.folder / f"faces-{options.classes}x{options.images}-{options.size}"
     if not (folder / "val.bin").exists():
         gpu_runs.run([options.bin / "pfcctl", "data", "synth", "--identities", options.classes,
@@ -55,7 +55,7 @@ def faces(options):
 
 
 def initial(options):
-    """Makes the initial weights of both programs once; returns their file."""
+    """Makes the initial weights of both programs, unless an earlier call has made them. Returns their file."""
     path = options.folder / f"{options.network}-{options.classes}-{options.size}.safetensors"
     if not path.exists():
         torch.manual_seed(1)
@@ -79,7 +79,7 @@ def write_job(options, precision):
 
 def pfc(options, precision):
     output = options.folder / "out"
-    shutil.rmtree(output, ignore_errors=True)  # the job would resume from a checkpoint there
+    shutil.rmtree(output, ignore_errors=True)  # otherwise the job would resume from a checkpoint there
     gpu_runs.run([options.bin / "pfc-worker", "--config", write_job(options, precision)],
                  options.limit)
     return metrics(output / "metrics.jsonl")
@@ -94,7 +94,7 @@ def reference(options, precision, *more):
 
 
 def programs(options):
-    """Returns {name: (precision, function that runs it, goal)}."""
+    """Returns {name: (precision, function that measures it, goal)}."""
     best = ["--layout", "channels_last", "--tf32", "--fast-transformer"]
     if options.compile != "off":
         best += ["--compile", options.compile]
@@ -150,7 +150,7 @@ def row(options, name, entry, runs):
 
 
 def problems(known, runs):
-    """Returns what makes the benchmark fail."""
+    """Returns the reasons why the benchmark fails."""
     found = runs.failures()
     losses = {name: runs.measured(name)[0][0]["loss"] for name in known if runs.measured(name)}
     ours = [name for name in known if name.startswith("pfc")]

@@ -66,7 +66,7 @@ class Head(unittest.TestCase):
         self.assertIn("pfc, centres fp32 | 3.000 (2.000 to 4.000) | 4.000 (3.000 to 5.000)", table)
         self.assertIn("pfc, centres bf16 | failed: boom |", table)
         self.assertEqual(said.splitlines()[-1], "pfc, centres bf16: failed: boom")
-        self.assertEqual(self.starts(), 3)  # a program that has failed gets no second round
+        self.assertEqual(self.starts(), 3)  # a program that has failed is not run in the second round
 
     def test_a_program_that_ends_without_measurements_has_failed(self):
         code, table, _ = self.bench("[ $centres = bf16 ] || { echo '{}'; exit 0; }")

@@ -17,7 +17,7 @@ NO_MEMORY = ("out of memory", "of GPU memory requested,", "memory: a worker need
 
 
 class Failed(Exception):
-    """The reason why a program was not measured, for a cell of a table."""
+    """The reason why a program was not measured, as text for a cell of a table."""
 
 
 class DoesNotFit(Failed):
@@ -28,7 +28,7 @@ class DoesNotFit(Failed):
 def run(command, limit):
     """Returns the program's stdout. Raises Failed if it fails or needs more than `limit` seconds."""
     words = [str(word) for word in command]
-    # Files, because reading a pipe would wait until all descendants of an ended program have closed it.
+    # The output goes to files: reading a pipe would wait until all descendants of a killed program have closed it.
     with text_file() as out, text_file() as errors:
         try:
             code = subprocess.run(words, stdout=out, stderr=errors, timeout=limit).returncode
@@ -58,10 +58,10 @@ def last_line(text):
 
 
 class Runs:
-    """Results of each program: {"measured": [one value per round], "why_not": text}."""
+    """The results of each program: {"measured": [one value per round], "why_not": text}."""
 
     def __init__(self, path, options):
-        """path: the file, or None to keep nothing. Measurements with other options are dropped."""
+        """path: the file of the results; None stores nothing. Measurements with other options are dropped."""
         self.path = path
         self.options = {key: str(value) for key, value in vars(options).items()
                         if key not in ("kept", "rounds")}
@@ -80,8 +80,8 @@ class Runs:
         return self.outcomes.get(name, {}).get("why_not", "")
 
     def alternate(self, programs, rounds, summary):
-        """Starts every program once per round, except for rounds with a known result. programs: {name:
-        function that measures}; summary: a measured value as text."""
+        """Measures every program once per round. Skips rounds with a stored result. programs: {name: function that
+        measures}; summary: function that shows a measured value as text."""
         for number in range(rounds):
             for name, start in programs.items():
                 outcome = self.outcomes.setdefault(name, {"measured": [], "why_not": ""})
@@ -107,7 +107,7 @@ class Runs:
         new.replace(self.path)  # atomically, because the script may be ended at any time
 
     def failures(self):
-        """Returns the failures of programs, except of those that do not fit into memory."""
+        """Returns the failures of programs, except failures because of too little memory."""
         return [f"{name}: {outcome['why_not']}" for name, outcome in self.outcomes.items()
                 if outcome["why_not"].startswith("failed")]
 

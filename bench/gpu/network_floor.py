@@ -19,7 +19,7 @@ def floor(network, embedding_size=512, size=112):
 
     def count(module, inputs, output):
         nonlocal flops, values
-        weights = module.weight[0].numel()  # weights of one output value
+        weights = module.weight[0].numel()  # number of weights from which one output value is computed
         flops += 3 * 2 * output.numel() * weights
         values += 3 * (inputs[0].numel() + output.numel())
 

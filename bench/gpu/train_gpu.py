@@ -26,7 +26,7 @@ import torch
 from gpu_runs import REFERENCE
 
 PEOPLE, IMAGES = 1000, 20  # number of drawn people and images without --data
-TOLERANCE = 0.02  # how much lower pfc's accuracy may be
+TOLERANCE = 0.02  # how much lower pfc's accuracy may be than PyTorch's
 HEADER = ("| program | network | precision | data | epochs | steps | last epoch's loss "
           "| accuracy | samples/s |\n|" + "---|" * 9)
 
@@ -67,7 +67,7 @@ def learnt(options, command, path):
 
 def pfc(options, job):
     out = options.folder / "out"
-    shutil.rmtree(out, ignore_errors=True)  # the job would resume from a checkpoint there
+    shutil.rmtree(out, ignore_errors=True)  # otherwise the job would resume from a checkpoint there
     return learnt(options, [options.bin / "pfc-worker", "--config", job], out / "metrics.jsonl")
 
 

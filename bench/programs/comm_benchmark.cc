@@ -30,7 +30,8 @@ void all_gather(Comm& comm, std::vector<float>& values) {
   comm.all_gather({in.data(), Shape{part}}, {values.data(), Shape{part * comm.size()}});
 }
 
-/// Arguments: workers, floats. Times rank 0; the others follow it until the store says "over".
+/// Arguments: workers, floats. Measures the time on rank 0. The other ranks run the same
+/// collectives until the store says "over".
 void run(benchmark::State& state, Collective collective) {
   const int world_size = static_cast<int>(state.range(0));
   const auto floats = static_cast<std::size_t>(state.range(1));

@@ -32,7 +32,7 @@ namespace pfc {
 namespace {
 
 struct Options {
-  std::int64_t samples = 128;  // of all workers
+  std::int64_t samples = 128;  // samples of all workers together
   std::int64_t classes = 0;
   std::int64_t warm_up = 1;
   std::int64_t steps = 5;
@@ -51,8 +51,8 @@ HeadOptions head_options_of(const JobConfig& job, const Options& options) {
 struct Measurements {
   std::vector<double> seconds, sample_seconds;
   double first_loss = 0;
-  std::int64_t active = 0;  // in the last step, as are the collectives
-  CommCounters comm;
+  std::int64_t active = 0;  // number of active classes in the last step
+  CommCounters comm;        // of the last step
   std::size_t gpu_memory = 0;
 };
 

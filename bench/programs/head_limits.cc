@@ -31,7 +31,7 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::int64_t samples = 128, dimension = 512;
   int threads = 2;
-  std::int64_t gibibytes = 2;  // of each of two arrays
+  std::int64_t gibibytes = 2;  // size of each of two arrays
   double rate = 0.1;
   int repeats = 5;
 };

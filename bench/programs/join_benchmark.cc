@@ -98,7 +98,7 @@ struct Ports {
   _exit(0);
 }
 
-/// Waits until an event has happened to every worker.
+/// Waits until every worker has reported an event.
 class Countdown {
  public:
   explicit Countdown(int count) : left_(count) {}
@@ -117,7 +117,7 @@ class Countdown {
   int left_;
 };
 
-/// A call that is answered later.
+/// A call whose reply arrives later.
 template <typename Request, typename Reply>
 struct Call {
   grpc::ClientContext context;
@@ -318,7 +318,7 @@ class Stopwatch {
 
 using Workers = std::vector<std::unique_ptr<Worker>>;
 
-/// Calls a function for each worker in every period of that time, spread over the period.
+/// In every period, calls a function once for each worker. The calls are spread over the period.
 void each_period(const Workers& all, std::chrono::nanoseconds period, std::chrono::seconds time,
                  const std::function<void(Worker&)>& call) {
   const TimePoint begin = Clock::now();
@@ -335,8 +335,8 @@ void report_for(const Workers& all, std::chrono::seconds time) {
   each_period(all, pause, time, [&](Worker& worker) { worker.reports(pause); });
 }
 
-/// `http_port`: 0 over TLS, where the page is not read. `used`: CPU seconds of the coordinator.
-/// `metrics`: makes the coordinator generate its metrics, and returns their size.
+/// `http_port`: 0 over TLS, where the page is not read. `used`: returns the coordinator's CPU
+/// seconds. `metrics`: makes the coordinator generate its metrics, and returns their size.
 void measure(int workers, const std::string& address, int http_port,
              const std::filesystem::path& state_dir, const std::function<double()>& used,
              const std::function<std::size_t()>& metrics) {
@@ -398,7 +398,7 @@ void measure(int workers, const std::string& address, int http_port,
   ended.wait();
 }
 
-/// Runs in a separate process, so that the next run starts fresh.
+/// Measures in a separate process, so that the next measurement starts without leftovers.
 void measure_in_processes(int workers, bool tls) {
   const TemporaryFolder folder;
   const std::filesystem::path state_dir = tls ? folder / "state" : std::filesystem::path();

@@ -6,7 +6,7 @@ import signal
 import time
 
 KINDS = ("kill", "stop", "partition", "coordinator", "agent", "absence")
-SOON = 0.25  # fraction of faults that come within a second of the previous one
+SOON = 0.25  # fraction of the faults that come within a second of the previous fault
 
 
 class Fault:
@@ -26,13 +26,13 @@ class Faults:
         self.kinds = kinds
         self.random = random.Random(seed)
         self.faults = []
-        self.deck = []  # kinds that are used before any kind is repeated
+        self.deck = []  # kinds of faults that must be used before any kind is repeated
 
     def turn_to(self, cluster, watch, job):
         """Injects all further faults into this job."""
         self.cluster, self.watch, self.job = cluster, watch, job
-        self.later = []    # (when, what)
-        self.busy = set()  # hosts that are cut off or have no agent, "coordinator"
+        self.later = []    # actions that end a fault: (when, what)
+        self.busy = set()  # "coordinator", and hosts that are cut off or have no agent
         watch.listeners.append(self.see)
 
     def job_has_ended(self):
@@ -50,8 +50,8 @@ class Faults:
         return self.random.uniform(0.05, 1) if self.random.random() < SOON else self.random.expovariate(1 / mean)
 
     def see(self, now, status, steps):
-        """Notes that training has continued: with the first step of a later generation, or with the first step after
-        the fault's end if the generation survives."""
+        """Notes that training has continued after a fault: in a later generation with its first step, or if the
+        generation survives, with the first step after the fault's end."""
         stepped = steps or (status["state"] == "training" and self.has_stepped(status))
         for fault in self.waiting():
             later = status["generation"] > fault.generation
@@ -130,7 +130,7 @@ class Faults:
         return self.host_without_agent("agent", 0.1, 4)
 
     def absence(self):
-        """Keeps the agent away long enough for the others to continue without this host, if --min-workers allows it."""
+        """Keeps a host's agent away so long that the other hosts continue without it, if --min-workers allows this."""
         return self.host_without_agent("absence", 12, 25)
 
     def host_without_agent(self, kind, least, most):

@@ -46,7 +46,8 @@ class Cluster:
     """Hosts "a", "b", ... with an agent each, and "k" with the coordinator."""
 
     def __init__(self, folder, hosts, workers, more_options=(), output=None):
-        """`output`: a folder that the hosts do not share. Each host has its own folder mounted there; see outputs."""
+        """`output`: a folder that the hosts do not share: on each host, another folder is mounted there (see
+        outputs)."""
         self.folder = pathlib.Path(folder)
         self.keys = "abcdefghij"[:hosts]
         self.workers_of_host = workers
@@ -120,7 +121,7 @@ class Cluster:
                 process.kill()
                 process.wait()
         self.log.close()
-        time.sleep(0.5)  # workers end with their agents
+        time.sleep(0.5)  # the workers end soon after their agents
         self.network.remove()
 
 

@@ -4,7 +4,7 @@ import json
 
 
 def good_rate(before, after, seconds):
-    """Returns images per second beyond `before`; 0 while the job still repeats lost images."""
+    """Returns how many images per second the job has trained beyond `before`; 0 while it still repeats lost images."""
     return max(after - before, 0) / max(seconds, 1e-3)
 
 
@@ -37,9 +37,9 @@ def distance(a, b):
 
 
 def compare(broken, first, second):
-    """Returns (ratio, number of steps). The ratio is the distance of the broken run from the first unbroken one,
-    divided by the distance of the second unbroken run, which has another seed, from the first. Distances cover the
-    steps that all three have. Each curve is smoothed over a twentieth of these steps."""
+    """Returns (ratio, number of steps). The ratio compares distances between curves: that of the broken run from the
+    first unbroken run, divided by that of the second unbroken run, which has another seed, from the first one.
+    Distances are over the steps that all three runs have. Each curve is smoothed over a twentieth of these steps."""
     steps = sorted(set(broken) & set(first) & set(second))
     if len(steps) < 10:
         raise ValueError(f"the runs have {len(steps)} steps in common, expected at least 10")

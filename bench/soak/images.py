@@ -1,4 +1,4 @@
-"""Counts the images that a job has trained, and saved images that it has lost."""
+"""Counts the images that a job has trained, and the images that it lost although they were saved."""
 
 import json
 import pathlib
@@ -16,8 +16,8 @@ class Record(threading.Thread):
         self.folders, self.over = [pathlib.Path(folder) for folder in folders], threading.Event()
         self.lines, self.seen, self.looks = set(), set(), 0
         self.events = []   # (look, event)
-        self.saved = []    # (look, images of a checkpoint)
-        self.leaders = []  # the folder of each generation
+        self.saved = []    # (look, number of images of a checkpoint)
+        self.leaders = []  # the folder that rank 0 of each generation uses
         self.start()
 
     def run(self):
@@ -65,7 +65,8 @@ class Record(threading.Thread):
         return last, max((images for _, images in self.saved), default=0)
 
     def moves(self):
-        """Returns how often the leader of a generation was on another host than before. The leader writes the checkpoints."""
+        """Returns how often rank 0 of a generation was on another host than rank 0 of the previous generation. Rank 0
+        writes the checkpoints."""
         return sum(before != after for before, after in zip(self.leaders, self.leaders[1:]))
 
     def lost(self):

@@ -18,10 +18,11 @@ import curves  # noqa: E402
 from breaking import KINDS, Faults, clock  # noqa: E402
 from images import Record, newest_checkpoint  # noqa: E402
 
-MOST_RATIO = 1.5        # largest distance to an unbroken loss curve, relative to that of two seeds
-MOST_GROWTH = 1.3       # largest growth of resident memory, plus the bytes below
+# Largest distance of the broken run's loss curve from an unbroken one, relative to that between two seeds.
+MOST_RATIO = 1.5
+MOST_GROWTH = 1.3       # largest growth of resident memory, as a factor, plus the bytes below
 MOST_GROWTH_BYTES = 32 << 20
-MOST_FILES = 16         # largest number of additional open files
+MOST_FILES = 16         # largest growth of the number of open files
 BATCH = 4               # images of each worker
 SETTLE = 15             # seconds until a process is first measured
 
@@ -121,7 +122,7 @@ class Soak:
             start = time.monotonic()
             self.go(cluster, watch, faults, lives)
             self.broken_rate = watch.status["images_seen"] / (time.monotonic() - start)
-            # Long enough for a look at every process, and for curves that can be compared.
+            # Runs long enough to look at every process, and to get curves that can be compared.
             wait(2 + SETTLE, lives.look)
             least = self.options.least_steps * watch.status["images_seen"] / max(watch.status["step"], 1)
             if not self.failures:
@@ -205,7 +206,7 @@ class Soak:
                 if not waiting and not faults.later and not self.options.job_steps:
                     return
             elif now >= next_at:
-                # While the job is down for long, more faults would only show that it is down.
+                # While the job is down for long, further faults would show nothing new.
                 if not waiting or now - waiting[0].at < 60:
                     faults.one()
                 next_at = now + faults.pause(self.options.interval)
@@ -281,7 +282,7 @@ class Soak:
             cluster.end()
 
     def rate_with(self, faults, watch, every):
-        # Everything trained before this part is on disk, so faults lose only images of this part.
+        # Everything that was trained before this part is on disk, so faults lose only images of this part.
         images, output = watch.status["images_seen"], self.folder / "goodput"
         watch.wait_for(lambda _: newest_checkpoint(output) >= images, self.options.hang, "a checkpoint before the faults")
         start, images = time.monotonic(), newest_checkpoint(output)
@@ -337,7 +338,7 @@ class Lives:
             life["last"], life["seconds"] = footprint, now - life["since"]
 
     def longest(self):
-        """Returns (role, pid, first, last, seconds) of the longest-lived process of each role."""
+        """For each role, returns (role, pid, first, last, seconds) of the process that has lived longest."""
         found = []
         for role in ("coordinator", "agent", "worker"):
             lives = [(life["seconds"], pid, life) for pid, life in self.known.items()

@@ -18,7 +18,7 @@ from many_classes import spread_labels
 from pfc_runs import run
 
 WARM_UP = 3
-# network, batch, workers, classes, sample rate, other keys
+# network, batch size, workers, classes, sample rate, other keys of the job
 CASES = [
     ("mbf", 8, 1, 1_000, 1, {}), ("mbf", 32, 1, 1_000, 1, {}), ("mbf", 64, 1, 100_000, 1, {}),
     ("mbf", 32, 2, 200_000, 0.1, {}), ("mbf", 16, 4, 50_000, 1, {}), ("mbf", 32, 1, 500_000, 0.1, {}),
@@ -39,7 +39,7 @@ class Bench:
             run([self.bin / "pfcctl", "data", "synth", "--identities", 50, "--images-per-identity", 20,
                  "--size", 112, "--val-identities", 10, "--val-pairs", 10, "--force", "--out", self.faces])
         self.machine = self.folder / "machine.json"
-        shutil.rmtree(self.folder / "out", ignore_errors=True)  # the output of a run that was ended
+        shutil.rmtree(self.folder / "out", ignore_errors=True)  # removes the output of a run that was killed
 
     def job(self, network, batch, classes, rate, more):
         data = self.folder / f"data-{classes}"

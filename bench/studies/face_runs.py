@@ -44,7 +44,7 @@ def make_set(options):
 
 
 def shuffle(options, data):
-    """Writes data/shuffled: the images in random order, as sequential reading needs."""
+    """Writes data/shuffled, which has the images in random order: sequential reading needs this."""
     if not (data / "shuffled" / "train.rec").exists():  # the file appears when it is complete
         run([options.bin / "pfcctl", "data", "shuffle", data, "--out", data / "shuffled"],
             options.threads)
@@ -56,8 +56,8 @@ def is_complete(output):
 
 
 def train(options, name, job, timeout=None):
-    """Runs a job, unless it is complete; a key with the value None is left out. Returns its folder under
-    options.folder."""
+    """Runs a job, unless an earlier call has completed it. A key with the value None is left out. Returns its folder
+    under options.folder."""
     output = options.folder / name
     if not is_complete(output):
         options.folder.mkdir(parents=True, exist_ok=True)

@@ -43,9 +43,9 @@ def payloads(path):
 
 
 def spread_labels(source, target, classes):
-    """Writes the images of a set with labels 0, 1, 2, ... under labels that are spread over
-    0 .. classes - 1. Without record 0: every record is an image. Labels are float32, which has every integer up
-    to 2^24; pfc rejects a RecordIO set with more classes."""
+    """Writes the images of a set with labels 0, 1, 2, ... to a new set whose labels are spread over 0 .. classes - 1.
+    The new set has no record 0, so every record is an image. Labels are float32, which has every integer up to 2^24;
+    pfc rejects a RecordIO set with more classes."""
     assert classes <= 2**24
     known, height, width = map(int, (source / "property").read_text().split(","))
     target.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ class Watch:
     """Records memory peaks, in GB, while the job runs."""
 
     def __init__(self):
-        self.workers = {}  # pid: peak resident
+        self.workers = {}  # pid: peak resident memory
         self.machine = 0.0
 
     def look(self, coordinator):
@@ -131,7 +131,7 @@ def end(coordinator):
 
 
 def train(options, data):
-    """Runs the job; returns its watch and its step records."""
+    """Runs the job. Returns its watch and the records of its steps."""
     output = options.folder / "out"
     metrics = output / "metrics.jsonl"
     metrics.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ SETTINGS = {
     "`OMP_WAIT_POLICY=passive`": {"OMP_WAIT_POLICY": "passive"},
     "`OMP_PROC_BIND=true`": {"OMP_PROC_BIND": "true"},
 }
-WARM_UP = 3  # steps that are not counted
+WARM_UP = 3  # first steps of a run, which are not counted
 
 
 def samples_per_second(programs, data, folder, environment, num_workers, steps):

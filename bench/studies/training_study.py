@@ -63,7 +63,7 @@ def seconds_left(options):
 
 
 def full_softmax_loss(options, name, keys, trained):
-    """Returns the full softmax loss of the model in the folder `trained`; see above."""
+    """Returns the full softmax loss of the model in the folder `trained` (defined above)."""
     (checkpoint,) = trained.glob("step-*")
     weights = safetensors_io.load(trained / "backbone.safetensors")
     centres = safetensors_io.load(checkpoint / "centres-00000-of-00001.safetensors")
@@ -93,7 +93,8 @@ def variant(text):
 
 
 def true_accepts(options, name, trained, false_accept_rate=1e-4):
-    """Returns the share of genuine pairs of --test above the threshold that this share of impostors passes."""
+    """Returns the fraction of the genuine pairs of --test whose cosine is above a threshold. The threshold is chosen so
+    that only the fraction `false_accept_rate` of the impostor pairs is above it."""
     path = options.folder / f"{name}-test.safetensors"
     face_runs.run([options.bin / "pfcctl", "embed", "--model", trained / "backbone.safetensors", "--in", options.test,
                    "--out", path, "--threads", options.threads], options.threads, timeout=seconds_left(options))
@@ -154,7 +155,7 @@ def pooled_deviation(groups):
 
 
 def comparison(results, key, digits):
-    """Returns a table of one quantity, and a sentence about its noise."""
+    """Returns a table of one quantity, and a sentence about the noise of its means."""
     groups = {name: [run[key] for run in runs] for name, runs in results.items()}
     first = next(iter(groups))
     reference = statistics.fmean(groups[first])

@@ -30,7 +30,8 @@ class AbortSwitch {
     std::list<Abort>::iterator place_;
   };
 
-  /// Aborts all registered targets, and those registered later. The first reason is kept.
+  /// Aborts all registered targets, and those registered later. Later calls do not replace the
+  /// first reason.
   void abort(const std::string& why);
   /// Returns the reason given to abort(); empty if it was not called.
   [[nodiscard]] std::string reason() const;

@@ -1,6 +1,6 @@
 // Finds the worker that blocks a collective. Each worker writes the last collective that it began
-// to the store; workers that are behind the others are named in the error. For transports that do
-// not report this themselves.
+// to the store; workers that are behind the others are named in the error. Used with transports
+// that do not report this themselves.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,8 @@ struct Collective {
 std::string to_text(const Collective& collective);
 
 /// Reads and writes the last collective that each worker began. The entries are in the store (not
-/// owned), under the Comm's name. Never throws, because it completes another error's message.
+/// owned), under the Comm's name. Never throws, because its result completes the message of another
+/// error.
 class CollectiveReports {
  public:
   CollectiveReports(KeyValueStore& store, const std::string& comm_name, const Membership& me);
@@ -38,13 +39,14 @@ class CollectiveReports {
   /// that wrote nothing within `patience`.
   [[nodiscard]] std::vector<std::optional<Collective>> ask(
       std::chrono::milliseconds patience) const;
-  /// Returns name_culprits() of what all ranks have written within `patience`, for a worker that
-  /// began `mine`. Where the coordinator knows it, adds what each named rank is doing.
+  /// Returns the result of name_culprits() for the collectives that all ranks have written within
+  /// `patience`, and for `mine`, the collective that this worker began. If the coordinator knows
+  /// what a named rank is doing, adds that.
   [[nodiscard]] std::string culprits(const Collective& mine, std::span<const std::string> places,
                                      std::chrono::milliseconds patience) const;
 
  private:
-  /// Returns the coordinator's text on a rank: "at step 120 in forward for 31 s". Empty if
+  /// Returns what the coordinator knows about a rank: "at step 120 in forward for 31 s". Empty if
   /// unknown.
   [[nodiscard]] std::string doing(Rank rank) const;
   [[nodiscard]] std::string key(Rank rank) const;

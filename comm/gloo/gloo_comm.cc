@@ -56,10 +56,11 @@ void sum_in_order(std::span<const float* const> inputs, float* out, std::int64_t
   }
 }
 
-constexpr std::int64_t kDepth = 2;  // pieces per peer in scratch: one arrives while one is summed
+// Pieces per peer in scratch: one is received while another one is summed.
+constexpr std::int64_t kDepth = 2;
 
-// Returns a piece size that is large enough for full speed, but small enough that sums overlap
-// transfers and two pieces per peer use little memory.
+// Returns the length of a piece: long enough for full speed, but short enough that summing overlaps
+// the transfers, and that two pieces per peer use little memory.
 std::int64_t piece_floats(int world_size) {
   const std::int64_t bytes =
       std::clamp<std::int64_t>((32 << 20) / (world_size - 1), 64 << 10, 1 << 20);
@@ -175,9 +176,9 @@ class GlooComm : public Comm {
   void reduce_small(Exchange& exchange, std::span<float> data);
   void reduce_large(Exchange& exchange, std::span<float> data);
 
-  /// Sums this worker's slice of data over all workers into out, which may be that slice itself,
-  /// and calls summed() for every piece. The outbox uses data as its memory. Returns inboxes in
-  /// which only the acknowledgement is outstanding.
+  /// Sums this worker's slice of `data` over all workers into `out`, which may be that slice
+  /// itself, and calls summed() after every piece. `outbox` sends from the memory of `data`. In the
+  /// returned inboxes only the acknowledgement has not been received.
   Inboxes reduce_own_slice(Exchange& exchange, Outbox& outbox, std::span<const float> data,
                            float* out, const std::function<void(RowRange)>& summed);
 
@@ -263,8 +264,8 @@ Inboxes GlooComm::reduce_own_slice(Exchange& exchange, Outbox& outbox, std::span
 void GlooComm::reduce_large(Exchange& exchange, std::span<float> data) {
   const auto total = static_cast<std::int64_t>(data.size());
   const auto slice = [&](int rank) { return shard_of(total, rank, size()); };
-  // A peer's sums may overwrite parts that were sent to it. This is safe: the peer has received
-  // them, otherwise it could not have summed.
+  // The result that a peer sends may overwrite a part of the data that was sent to that peer. This
+  // is safe: the peer computed the result from that part, so it has received the part.
   Inboxes sums;
   for (const int peer : mesh_.peers()) {
     sums.emplace_back(exchange, peer, kSums, std::as_writable_bytes(data));
@@ -337,7 +338,8 @@ void GlooComm::exchange(std::span<const Sent> sent, std::span<const Received> re
   std::size_t bytes = 0;
   for (const Sent& part : sent) bytes += part.bytes.size();
   const Counted counted(*this, CollectiveKind::kExchange, bytes);
-  // The byte count differs between workers. Reports compare only what is equal on all, so pass 0.
+  // The byte count differs between workers, but reports compare the byte counts of all workers. So
+  // pass 0.
   Exchange exchange(mesh_, newest(CollectiveKind::kExchange, 0));
   std::byte nothing{};
   Inboxes inboxes;

@@ -190,7 +190,7 @@ void GlooMesh::connect(const CommOptions& options, KeyValueStore& store) {
   }
 }
 
-// abort() closes the pair, so connect() returns or throws, whatever it waits for.
+// abort() closes the pair, so connect() returns or throws, whatever it is waiting for.
 void GlooMesh::connect(int peer, const std::vector<char>& address) {
   const auto announce = [this](gloo::transport::Pair* pair) {
     const std::lock_guard lock(abort_mutex_);
@@ -261,8 +261,8 @@ void Exchange::fail(int peer, const std::string& reason) {
                   one_decimal(seconds) + " s: " + reason + missing());
 }
 
-// Called after the connections are closed, so that all other waiting workers fail and report too.
-// The worker that they wait for reports nothing.
+// Called after this worker has closed its connections. This makes all other waiting workers fail
+// too, and they also write reports. The worker that they wait for writes none.
 std::string Exchange::missing() const {
   if (Clock::now() - start_ < mesh_.timeout_ / 2) return {};  // too early: no worker has timed out
   mesh_.reports_.tell(collective_);

@@ -1,11 +1,12 @@
 // Byte streams between all pairs of workers, over Gloo's TCP transport. The collectives are built
 // on them.
 //
-// Gloo's own collectives are not used, because they detect a broken connection too late: a queued
-// operation of a pair fails immediately, but one that is receiving waits for its whole timeout.
-// Here a stream always has one more receive posted than the one that it waits for. The last receive
-// is for an empty piece, the acknowledgement. So a dead peer is detected immediately, even in the
-// middle of a piece, and nothing is unsent when an exchange ends.
+// Gloo's own collectives are not used, because they detect a broken connection too late. When a
+// connection breaks, Gloo fails the queued receives at once, but a receive that is in progress
+// waits for its whole timeout. So here a stream always has one more receive queued than the one
+// that it waits for, and a dead peer is detected at once, even in the middle of a piece. The last
+// receive is the acknowledgement, an empty piece. A peer sends it when it has received everything,
+// so all data have been sent when an exchange ends.
 #pragma once
 
 #include <gloo/context.h>
@@ -71,10 +72,10 @@ class GlooMesh {
   gloo::transport::Pair* connecting_ = nullptr;        // guarded by abort_mutex_
 };
 
-/// One running collective: its name, deadline and message slots. Every failure closes all
+/// One running collective: its name, deadline and message slots. On every failure it closes all
 /// connections, so that the peers fail before their own timeouts, and throws CommError. After a
-/// timeout, it also writes this worker's progress to the store and names the workers that are
-/// behind.
+/// timeout, it also writes this worker's progress to the store, and the error names the workers
+/// that are behind.
 class Exchange {
  public:
   static constexpr int kChannels = 2;
@@ -88,7 +89,7 @@ class Exchange {
     void send(int peer, std::size_t offset, std::size_t bytes);
     /// Acknowledges to every peer that all its data on this channel has arrived.
     void acknowledge();
-    void wait();  ///< until everything is sent
+    void wait();  ///< blocks until everything is sent
 
    private:
     Exchange& exchange_;
@@ -128,7 +129,8 @@ class Exchange {
   /// Blocks until this buffer is sent or received, unless the mesh is aborted.
   enum class Wait { kSend, kReceive };
   void await(gloo::transport::UnboundBuffer& buffer, Wait what);
-  /// Sets the buffer that abort() may interrupt; nullptr for none. Throws after an abort.
+  /// Sets the buffer that abort() may interrupt; nullptr for none. After an abort, throws
+  /// CommError.
   void announce(gloo::transport::UnboundBuffer* buffer);
 
   GlooMesh& mesh_;

@@ -27,9 +27,9 @@ class Pause {
   int calls_ = 0;
 };
 
-/// Aborts all communicators of one worker on a GPU concurrently: NCCL can free the memory of one
-/// only when no kernel of another still waits for peers. Returns false when NCCL does not return
-/// in time, which is known to happen; a thread then keeps waiting for it.
+/// Aborts all communicators of one worker on a GPU concurrently, because NCCL can free the memory
+/// of a communicator only when no kernel of the others still waits for peers. Returns false if NCCL
+/// does not return in time, which is known to happen; a thread then keeps waiting for it.
 bool nccl_abort(const std::vector<ncclComm_t>& comms, int gpu, std::chrono::milliseconds patience);
 
 /// Destroys a communicator. REQUIRES: its collectives are all done. Aborts it if the peers do not

@@ -74,7 +74,7 @@ void NcclComm::reduce_scatter_sum(const Tensor& in, const Tensor& out) {
 
 void NcclComm::broadcast(const Tensor& in_out, int root) {
   check(root >= 0 && root < size(), "broadcast: the root is not a rank");
-  // In the ring, the worker before the root does not forward the data.
+  // The worker before the root is the last one in the ring, so it does not forward the data.
   const bool passes_on = (rank() + 1) % size() != root;
   enqueue(CollectiveKind::kBroadcast, in_out.bytes(), passes_on ? in_out.bytes() : 0,
           [&](ncclComm_t comm) {
@@ -83,7 +83,8 @@ void NcclComm::broadcast(const Tensor& in_out, int root) {
           });
 }
 
-// The sum completes only when every worker has called this. An abort also ends the host's wait.
+// The sum completes only when every worker has called barrier(). An abort also ends the host's
+// wait.
 void NcclComm::barrier() {
   const ProfilerRange range("barrier");
   const TimePoint begin = Clock::now();

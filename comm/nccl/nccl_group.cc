@@ -238,7 +238,7 @@ void NcclGroup::end_all(std::unique_lock<std::mutex>& lock) {
   std::string cause = failed.what;
   if (!failed.ours) {
     Collective mine = failed.collective;
-    if (!failed.waiting) mine = {};  // the collective is done, so no worker can be behind it
+    if (!failed.waiting) mine = {};  // `mine` is done, so no worker can be behind it
     cause += ": " + failed.link->reports.culprits(mine, failed.link->places, kPeersPatience);
   }
   if (!aborted) cause += "; NCCL's abort has not returned";

@@ -34,7 +34,8 @@ namespace pfc {
 struct NcclLink {
   struct Outstanding {
     Collective collective;
-    TimePoint since;  ///< earliest start: it was enqueued, and the previous collective was done
+    /// When it could start: it was enqueued, and the previous collective was done.
+    TimePoint since;
     std::unique_ptr<CudaEvent> done;  ///< nullptr until it is in the stream
   };
 
@@ -83,9 +84,10 @@ class NcclGroup {
   struct Failure {
     NcclLink* link = nullptr;
     Collective collective;
-    bool waiting = false;  // the collective is unfinished; otherwise it is the last one, and done
-    bool ours = false;     // caused by this worker: no other rank is to blame
-    std::string what;      // the error without the ranks that caused it
+    // True: `collective` is unfinished. False: it is the link's last collective, and is done.
+    bool waiting = false;
+    bool ours = false;  // this worker is the cause: no other rank is to blame
+    std::string what;   // the error without the ranks that caused it
   };
 
   void watch();

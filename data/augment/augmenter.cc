@@ -10,7 +10,8 @@ namespace pfc {
 
 namespace {
 
-/// Each change has its own random numbers, so it does not depend on other changes. Flips use 0.
+/// Each change has its own random numbers, so no change affects the random numbers of another one.
+/// Flips use 0.
 enum class Change : std::uint64_t {
   kCrop = 1,
   kLowResolution = 2,
@@ -18,7 +19,7 @@ enum class Change : std::uint64_t {
   kColour = 4,
   kGrey = 5,
   kCutOut = 6,
-  kRandomResizedCrop = 7,  // to 16, one for each try
+  kRandomResizedCrop = 7,  // 7 to 16, a number for each try
 };
 constexpr std::uint64_t kMostTries = 10;  // as in torchvision
 

@@ -36,14 +36,14 @@ class Augmenter {
   Augmenter(const Augmentation& augmentation, std::uint64_t seed)
       : augmentation_(augmentation), seed_(seed) {}
 
-  /// Returns the region of an image of this size for random_resized_crop. REQUIRES: it is
-  /// configured.
+  /// Returns the region of an image of this size for random_resized_crop. REQUIRES:
+  /// random_resized_crop is configured.
   [[nodiscard]] ImageRegion region(std::int64_t epoch, std::int64_t position, ImageSize own) const;
-  /// Decodes an image: this region for random_resized_crop, or the whole image. Throws as the
-  /// decoder does.
+  /// Decodes the image, or with random_resized_crop only this region of it. Throws the errors of
+  /// the decoder.
   void decode(ImageDecoder& decoder, std::span<const std::byte> encoded, std::int64_t epoch,
               std::int64_t position, ImagePixels image) const;
-  /// Makes all other changes.
+  /// Makes all changes except random_resized_crop.
   void augment(std::int64_t epoch, std::int64_t position, ImagePixels image);
 
  private:

@@ -45,7 +45,7 @@ std::int64_t mirrored(std::int64_t y, std::int64_t size) {
   return y < size ? y : 2 * size - 2 - y;
 }
 
-/// Computes out[i] = sum over the window of weight * rows[..][i], in units of 1/2^kBlurBits.
+/// Computes out[i], the weighted sum over the window of rows[..][i], in units of 1/2^kBlurBits.
 /// `rows` are the rows -radius .. radius.
 PFC_VECTOR_CLONES void blur_columns(std::span<const std::uint8_t* const> rows,
                                     const std::array<std::uint32_t, 3>& weights,
@@ -64,7 +64,7 @@ PFC_VECTOR_CLONES void blur_columns(std::span<const std::uint8_t* const> rows,
   }
 }
 
-/// Same along a row. `padded` has radius extra pixels on both sides.
+/// Computes the same sum along a row. `padded` has `radius` extra pixels on both sides.
 PFC_VECTOR_CLONES void blur_row(std::span<const std::uint16_t> padded, int radius,
                                 const std::array<std::uint32_t, 3>& weights,
                                 std::span<std::uint8_t> out) {
@@ -157,7 +157,7 @@ void blur(ImagePixels image, int radius, FilterScratch& scratch) {
 
 ColourMatrix hue_and_saturation(double hue, double saturation) {
   using Matrix = std::array<std::array<double, 3>, 3>;
-  // NTSC standard of 1953.
+  // The colours of NTSC, as standardised in 1953.
   constexpr Matrix kToYiq{{{0.299, 0.587, 0.114}, {0.596, -0.274, -0.321}, {0.211, -0.523, 0.311}}};
   constexpr Matrix kToRgb{{{0.9996643205, 0.9565411897, 0.6208617021},  // inverse of kToYiq
                            {0.9996248232, -0.2722745032, -0.6474512713},

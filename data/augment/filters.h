@@ -22,7 +22,8 @@ struct FilterScratch {
   std::vector<std::uint16_t> sums;
 };
 
-/// Enlarges the region to the size of the image (images/resize.h). REQUIRES: it is inside.
+/// Enlarges the region to the size of the image (images/resize.h). REQUIRES: the region is inside
+/// the image.
 void zoom(ImagePixels image, const ImageRegion& region, FilterScratch& scratch);
 
 /// Reduces the image and enlarges it again (images/resize.h). REQUIRES: 0 < smaller.

@@ -52,7 +52,7 @@ void sample(std::span<const std::uint8_t> rgb, ImageSize size, Point at, std::ui
   }
 }
 
-/// Same as warp(), without resizing the image first.
+/// Same as warp(), but never resizes the image first.
 void warp_whole(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& placed,
                 ImageSize to, std::span<std::uint8_t> out) {
   // Inverse mapping: source position of each output pixel.

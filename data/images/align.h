@@ -10,7 +10,8 @@
 namespace pfc {
 
 struct Point {
-  double x = 0, y = 0;  ///< pixels from the left and from the top; 0, 0: centre of the first pixel
+  /// Pixels from the left and from the top; 0, 0 is the centre of the first pixel.
+  double x = 0, y = 0;
 };
 
 /// Left eye, right eye, tip of the nose, left and right corner of the mouth, as seen in the image.
@@ -28,8 +29,8 @@ struct Similarity {
 Landmarks template_landmarks(std::int64_t size);
 
 /// Returns the similarity without reflection that minimizes the sum of squared distances between
-/// the mapped `from` and `to` (Umeyama, TPAMI 1991; closed form in two dimensions). REQUIRES: the
-/// points of `from` are not all equal.
+/// the mapped points of `from` and the points of `to` (Umeyama, TPAMI 1991; closed form in two
+/// dimensions). REQUIRES: the points of `from` are not all equal.
 Similarity estimate_similarity(const Landmarks& from, const Landmarks& to);
 
 /// Warps rgb [from.height, from.width, 3] into out [to.height, to.width, 3] with bilinear

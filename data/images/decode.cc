@@ -43,7 +43,7 @@ std::size_t rgb_bytes(ImageSize size) {
   return static_cast<std::size_t>(size.height * size.width * 3);
 }
 
-/// Frees memory that few images need.
+/// Frees the memory for pixels if it is large, because few images need so much.
 void free_if_large(std::vector<std::uint8_t>& pixels) {
   if (pixels.capacity() > kKeptPixelBytes) pixels = {};
 }

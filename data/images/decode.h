@@ -15,17 +15,17 @@
 
 namespace pfc {
 
-/// Maximum number of rows or columns, and of pixels, of an image. Prevents large allocations for a
-/// small file that claims more. Decoding uses 3 bytes per pixel, and 6 more for a progressive
-/// JPEG.
+/// Maximum number of rows or columns, and of pixels, of an image. Without these limits, a small
+/// file that claims a huge size would cause large allocations. Decoding uses 3 bytes per pixel, and
+/// 6 more for a progressive JPEG.
 inline constexpr std::int64_t kMaxDecodedSide = 16'384;
 inline constexpr std::int64_t kMaxDecodedPixels = 50'000'000;
 /// Maximum memory for pixels that a decoder keeps between images, in each of its two buffers: one
 /// for the whole image, and one of ImageDecoder::decode_centre() for the resized image.
 inline constexpr std::size_t kKeptPixelBytes = std::size_t{16} << 20;
 
-/// Used by one thread; reuse it for many images. Throws DamagedImage that describes the problem;
-/// the caller adds the name of the image. Checks sizes before allocating.
+/// Used by one thread, for many images. Throws DamagedImage that describes the problem; the caller
+/// adds the name of the image. Checks sizes before allocating.
 class ImageDecoder {
  public:
   ImageDecoder();
@@ -46,8 +46,8 @@ class ImageDecoder {
   /// (truncated, invalid entropy coding) is damaged, unless only its end marker is missing.
   void decode(std::span<const std::byte> encoded, ImageSize wanted, std::span<std::uint8_t> rgb);
 
-  /// Fills rgb [wanted.height, wanted.width, 3] with the region that `choose` returns for the
-  /// image's own size, resized (resize.h). Decodes the whole image at that size.
+  /// Fills rgb [wanted.height, wanted.width, 3] with a region of the image, resized (resize.h).
+  /// `choose` returns the region for the image's own size. Decodes the whole image at that size.
   using ChooseRegion = std::function<ImageRegion(ImageSize own)>;
   void decode_region(std::span<const std::byte> encoded, const ChooseRegion& choose,
                      ImageSize wanted, std::span<std::uint8_t> rgb);

@@ -64,7 +64,8 @@ using Pixel = float __attribute__((vector_size(4 * sizeof(float))));
 
 constexpr std::size_t kFewTaps = 5;  // for enlarging, or shrinking by less than half
 
-/// Calls f(taps) with a constant for few taps: a loop of unknown length costs more than its body.
+/// Calls f(taps), with a compile-time constant if there are few taps: a loop of unknown length
+/// costs more than its body.
 template <typename F>
 [[gnu::always_inline]] inline void with_known_count(std::size_t taps, const F& f) {
   switch (taps) {

@@ -185,7 +185,7 @@ Sample EmbeddingDataset::parse(std::int64_t image, StoredImage& stored) const {
   return {.encoded = row, .label = labels_[static_cast<std::size_t>(image)]};
 }
 
-/// Includes labels and a few rows, because other data may have the same sizes.
+/// Includes the labels and a few rows, because other data may have files of the same sizes.
 std::vector<FileBrief> EmbeddingDataset::briefs() const {
   Sha256 sum;
   ImageBuffer storage;

@@ -16,10 +16,10 @@ std::unique_ptr<Dataset> open_safetensors_embeddings(const DatasetOptions& optio
 /// folder, [images] of int64 or int32.
 std::unique_ptr<Dataset> open_npy_embeddings(const DatasetOptions& options);
 
-// Both read a row with pread(2) on request and convert it to float32. Labels are read on opening
-// and stay in memory: 8 bytes each. identities.txt in the same folder contains the names. A row
-// that is all zeros or has a number that is not finite is a DamagedImage. Both throw InputError
-// that names file, tensor or row, what was found and what was expected. More than 2^24 classes are
-// possible, because labels are int64.
+// Both functions return data sets that read a row with pread(2) when it is needed, and convert it
+// to float32. Labels are read on opening and stay in memory: 8 bytes each. identities.txt in the
+// same folder contains the names. A row that is all zeros or has a number that is not finite is a
+// DamagedImage. Both throw InputError that names file, tensor or row, what was found and what was
+// expected. More than 2^24 classes are possible, because labels are int64.
 
 }  // namespace pfc

@@ -33,11 +33,11 @@ struct OtherLabel {
 /// Files and labels found by one of the readers below.
 struct ImageFiles {
   fs::path root;                     ///< paths are relative to it
-  fs::path origin;                   ///< source of the paths: the folder or the list
+  fs::path origin;                   ///< where the paths come from: the folder or the list
   IdentityNames paths;               ///< one per image, contiguous in memory
-  std::vector<std::int64_t> labels;  ///< [images]; of several labels the largest
-  std::vector<OtherLabel> others;    ///< the other labels, by image, in descending order
-  IdentityNames names;               ///< by label; empty: no names
+  std::vector<std::int64_t> labels;  ///< [images]; if an image has several labels, the largest
+  std::vector<OtherLabel> others;  ///< the other labels of images, sorted by image, then descending
+  IdentityNames names;             ///< by label; empty: no names
   std::string layout;
   std::vector<std::string> warnings;
 };
@@ -104,7 +104,8 @@ class FileDataset final : public Dataset {
   DatasetInfo info_;
 };
 
-/// Includes all names and labels, and the sizes of a few files.
+/// Includes all names and labels and the sizes of a few files, because other data may have files of
+/// the same sizes.
 std::vector<FileBrief> FileDataset::briefs() const {
   constexpr std::int64_t kSizes = 64;
   Sha256 sum;
@@ -144,7 +145,7 @@ struct LeftOut {
 using FileId = std::pair<dev_t, ino_t>;
 
 /// Finds the images in one person's folder. Visits each folder once, even if several links lead to
-/// it, because folders that link to each other have endless paths.
+/// it: if folders contain links to each other, the number of paths is unlimited.
 class PersonSearch {
  public:
   /// `left_out` is borrowed.
@@ -155,7 +156,7 @@ class PersonSearch {
   /// Adds the images below `folder`, relative to the root.
   void look_into(const fs::path& folder) {
     if (!is_new(folder)) return;
-    // Visit folders before links to them, so that an image gets its real name.
+    // Visits folders before links to them, so that an image gets its real path as its name.
     std::vector<fs::path> folders, links;
     std::error_code error;
     for (fs::directory_iterator entry(folder, error), end; !error && entry != end;

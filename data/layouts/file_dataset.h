@@ -23,7 +23,8 @@ std::unique_ptr<Dataset> open_folder_dataset(const DatasetOptions& options);
 std::unique_ptr<Dataset> open_list_dataset(const DatasetOptions& options);
 std::unique_ptr<Dataset> open_tsv_dataset(const DatasetOptions& options);
 
-// Both throw InputError that names file and line, what was found and what was expected. Reading an
-// unreadable image throws DamagedImage. More than 2^24 classes are possible: labels are int64.
+// Both functions throw InputError that names file and line, what was found and what was expected.
+// Reading an unreadable image throws DamagedImage. More than 2^24 classes are possible: labels are
+// int64.
 
 }  // namespace pfc

@@ -17,8 +17,8 @@ inline constexpr std::int64_t kMaxClasses = std::int64_t{1} << 40;
 std::int64_t parse_label(std::string_view text);
 
 /// Parses one label, or several separated by commas. Returns them in descending order, because
-/// count_classes() needs the largest; empty if one is repeated, has a leading 0 after a comma, or
-/// is not an integer of 0 .. 2^40 - 1.
+/// count_classes() needs the largest. Returns nothing if a label is repeated, has a leading 0 after
+/// a comma, or is not an integer of 0 .. 2^40 - 1.
 std::vector<std::int64_t> parse_labels(std::string_view text);
 
 /// Throws InputError that names `origin` if options.num_image is given and differs.
@@ -26,8 +26,8 @@ void check_image_count(std::int64_t images, const DatasetOptions& options,
                        const std::string& origin, const char* what = "images");
 
 /// Returns the number of classes: options.num_classes if given, otherwise the largest label + 1.
-/// Checks options.num_image. Throws InputError that names `origin` if they do not match the
-/// labels, or if there are no labels.
+/// Checks options.num_image. Throws InputError that names `origin` if one of these options does not
+/// match the labels, or if there are no labels.
 std::int64_t count_classes(const std::vector<std::int64_t>& labels, const DatasetOptions& options,
                            const std::string& origin);
 

@@ -62,7 +62,8 @@ std::int64_t number_of_rec(const std::string& name) {
 
 using NumberedFiles = std::map<std::int64_t, fs::path>;
 
-/// Rejects a gap in the numbers. Otherwise training would not notice that a file is missing.
+/// Rejects a gap in the numbers. Otherwise training would silently leave out the images of a
+/// missing file.
 Location numbered_recs(const NumberedFiles& recs, const fs::path& folder) {
   Location found{Layout::kRecordIO, {}};
   std::int64_t next = recs.begin()->first;
@@ -114,8 +115,9 @@ Contents look_into(const fs::path& folder) {
   return found;
 }
 
-/// Detects the files that pfcctl data verbs leave when they are interrupted while writing. Without
-/// its train.lst, the images of a partly unpacked set would get other labels.
+/// Detects the files that `pfcctl data` leaves behind when it is interrupted while writing. For
+/// example, a partly unpacked set has no train.lst yet, and would be read as a folder of people
+/// with other labels.
 void expect_whole(const fs::path& folder) {
   for (const char* name : {"train.lst.part", "train.rec.part"}) {
     if (!something_at(folder / name)) continue;

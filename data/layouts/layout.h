@@ -34,8 +34,8 @@ struct Location {
 };
 
 /// Finds the layout. The numbers of train-0.rec, train-1.rec ... or train_0.rec ... must be
-/// contiguous. Throws InputError that says what is there if it is not a data set, or not a finished
-/// one.
+/// contiguous. Throws InputError that says what is at `rec` if it is not a data set, or not a
+/// complete one.
 Location find_layout(const std::filesystem::path& rec);
 
 /// Returns the files for a name with {000..041}, in ascending order. The numbers have as many

@@ -146,7 +146,7 @@ LmdbValue LmdbReader::value(std::span<const std::byte> page, std::uint64_t numbe
     fail(number, fmt::format("found a value of {} bytes from page {} on, but only {} pages",
                              node.low, first, pages_));
   }
-  // content() checks the header of these pages, to avoid a read per image here.
+  // content() checks the header of these pages later. Checking it here would need a read per image.
   return {
       .offset = first * page_bytes_ + kPageHeader, .bytes = node.low, .header_bytes = kPageHeader};
 }

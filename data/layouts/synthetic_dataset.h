@@ -11,10 +11,10 @@ namespace pfc {
 inline constexpr const char* kSyntheticData = "synthetic";
 
 /// Returns options.num_image images of options.num_classes classes. The pixels are one of 256
-/// random images and the label is random, both a pure function of the image's number, so nothing
+/// random images and the label is random. Both are pure functions of the image's number, so nothing
 /// can be learnt from them. An image is options.image_size pixels high and wide, by default 112,
-/// and must be decoded from JPEG. Throws InputError if the number of images or classes is not
-/// given.
+/// and is stored as JPEG, so that training must decode it. Throws InputError if the number of
+/// images or classes is not given.
 std::unique_ptr<Dataset> open_synthetic_dataset(const DatasetOptions& options);
 
 }  // namespace pfc

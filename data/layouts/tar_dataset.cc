@@ -36,7 +36,7 @@ constexpr const char* kExpectedMembers =
     "members that follow each other, with the same name up to the first dot: an image, and its "
     "label in .cls, .class, .index or .txt, or in .json under label, cls or class";
 
-/// Cache of open files: closes the least recently used one if there are many shards. Thread-safe.
+/// Cache of open files. If there are many shards, closes the least recently used one. Thread-safe.
 class OpenShards {
  public:
   explicit OpenShards(const std::vector<fs::path>& paths) : paths_(paths) {}
@@ -48,7 +48,7 @@ class OpenShards {
       open_.splice(open_.begin(), open_, there);
       return open_.front().file;
     }
-    if (open_.size() == kMost) open_.pop_back();  // stays open while a reader still uses it
+    if (open_.size() == kMost) open_.pop_back();  // a reader that still uses the file keeps it open
     open_.push_front({shard, std::make_shared<const RegularFile>(paths_[shard])});
     return open_.front().file;
   }

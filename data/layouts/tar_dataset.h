@@ -17,8 +17,8 @@ namespace pfc {
 /// next to the first shard contains the names.
 ///
 /// Opening reads the headers of all members (ustar, with pax and GNU long names) and the labels,
-/// but not the images; reading seeks. Throws InputError that names shard, offset and member if an
-/// archive is truncated or damaged, or a label is invalid.
+/// but skips the images. Throws InputError that names shard, offset and member if an archive is
+/// truncated or damaged, or a label is invalid.
 std::unique_ptr<Dataset> open_tar_dataset(const std::vector<std::filesystem::path>& shards,
                                           const DatasetOptions& options);
 

@@ -19,8 +19,8 @@ struct TarMember {
   bool file = false;  ///< true for a regular file; false for a folder, a link, ...
 };
 
-/// Iterates over an archive: POSIX ustar with pax headers, GNU long names and large numbers. The
-/// caller reads a member's content if it wants it. Names are limited to 4096 bytes. Used by one
+/// Iterates over an archive: POSIX ustar with pax headers, GNU long names and large numbers. Skips
+/// the content of members; the caller may read it. Names are limited to 4096 bytes. Used by one
 /// thread. Throws InputError that names file and offset, what was found and what was expected.
 class TarReader {
  public:
@@ -28,11 +28,12 @@ class TarReader {
 
   /// Returns the next member; nullopt at the end: a block of zeros, or the end of the file.
   std::optional<TarMember> next();
-  /// Returns, after the last member, whether there were blocks of zeros. Without them the archive
-  /// may be truncated between two members.
+  /// Called after the last member: returns whether blocks of zeros follow it. Without them the
+  /// archive may be truncated between two members.
   [[nodiscard]] bool has_end() const { return has_end_; }
-  /// Returns, after the last member, the number of bytes from the first block that is not all
-  /// zeros: another archive may start there. 0: no such block in the megabyte after the end.
+  /// Called after the last member: returns how many bytes follow from the first block on that is
+  /// not all zeros. Another archive may start there. 0: there is no such block in the megabyte
+  /// after the end.
   [[nodiscard]] std::uint64_t bytes_behind_end() const { return bytes_behind_end_; }
   /// Returns a small member's content, for labels. Reads at most `most` bytes.
   [[nodiscard]] std::string text(const TarMember& member, std::size_t most) const;

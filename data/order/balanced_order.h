@@ -10,10 +10,10 @@
 namespace pfc {
 
 /// A sequence of rounds. A round has one image of each class that has images; each round has its
-/// own order of classes. A class uses its images in passes, each with its own order, so within an
-/// epoch its images are used equally often, plus or minus one. A pure function of (seed, epoch,
-/// position) and the labels. Unlike other orders it repeats images of small classes, omits some
-/// images of large classes, and needs memory for every image.
+/// own order of classes. A class uses its images in passes, each with its own order. So within an
+/// epoch, the numbers of times that two images of a class are used differ by at most one. A pure
+/// function of (seed, epoch, position) and the labels. Unlike other orders it repeats images of
+/// small classes, omits some images of large classes, and needs memory for every image.
 class BalancedOrder final : public ImageOrder {
  public:
   /// labels: one for each image. Without `shuffle` classes and images keep their order. REQUIRES:

@@ -13,10 +13,10 @@ struct ImageRange {
   friend bool operator==(const ImageRange&, const ImageRange&) = default;
 };
 
-/// Merges the images of several data sets, numbered one set after another, into one sequence.
-/// Every range of the sequence contains each set in proportion to its size (to within one image
-/// per set), and each set's images in order. So a range of the sequence is one range of each set.
-/// Each call takes time proportional to the number of sets. Thread-safe.
+/// Merges the images of several data sets, numbered one set after another, into one sequence. Every
+/// range of the sequence has images of each set in proportion to the set's size (to within one
+/// image per set). Each set's images keep their order, so a range of the sequence consists of one
+/// range of each set. Each call takes time proportional to the number of sets. Thread-safe.
 class Interleaving {
  public:
   /// `sets`: number of images in each set. REQUIRES: not empty, and all are positive.
@@ -30,8 +30,8 @@ class Interleaving {
 
  private:
   struct Set {
-    std::int64_t first = 0;          ///< number of its first image
-    std::int64_t images_so_far = 0;  ///< including the sets before
+    std::int64_t first = 0;          ///< number of the set's first image
+    std::int64_t images_so_far = 0;  ///< images of the sets up to this one, inclusive
   };
   std::vector<Set> sets_;
 };

@@ -24,7 +24,7 @@ inline constexpr int kMinBits = 6;
 
 }  // namespace keyed_permutation
 
-/// Returns the image of x under permutation `key` of 0 .. size - 1. A Feistel network like
+/// Returns the number to which permutation `key` of 0 .. size - 1 maps x. A Feistel network like
 /// GlobalOrder's, with a cheaper round function, because the key already comes from Philox: a
 /// permutation is used for only a few images, and each use has another key. REQUIRES: x < size.
 constexpr std::uint64_t permute_keyed(std::uint64_t key, std::uint64_t size, std::uint64_t x) {

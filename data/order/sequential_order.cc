@@ -98,7 +98,7 @@ std::vector<ImageRange> SequentialOrder::images_of(std::int64_t epoch, std::int6
   return joined;
 }
 
-/// A range across the end of the ring is two ranges of the sequence.
+/// If a range crosses the end of the ring, it is two ranges of the sequence.
 void SequentialOrder::append(std::int64_t epoch, const ImageRange& of_ring,
                              std::vector<ImageRange>& to) const {
   const std::int64_t begin = (cut(epoch) + of_ring.first) % images_;

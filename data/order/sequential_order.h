@@ -19,15 +19,15 @@ struct SequentialOptions {
 
 /// The images in file order (several data sets are mixed evenly: interleaving.h) form a ring. Each
 /// epoch cuts the ring at another random place into windows of K * G images; the last one may be
-/// shorter. Windows follow each other in random order. Within a window, a global batch has one
-/// image from each of G lanes, which are K adjacent images each:
+/// shorter. Windows follow each other in random order. A window is divided into G lanes of K
+/// adjacent images each. A global batch has one image from each lane of its window:
 ///
 ///   position p = row * G + lane has image permutation(epoch, window, lane)(row) of `lane`
 ///
 /// A worker uses B adjacent lanes of every batch, so it reads one contiguous range of each window
-/// (and of each data set). Which image is at which position depends on the global batch, not on
-/// the number of workers. The images that do not fill a global batch, different ones in each
-/// epoch, have the last positions.
+/// (and of each data set). Which image is at which position depends on the global batch, not on the
+/// number of workers. The images that do not fill a global batch have the last positions; they are
+/// different images in each epoch.
 ///
 /// Without `shuffle` position p has image p of the sequence.
 class SequentialOrder final : public ImageOrder {

@@ -55,8 +55,8 @@ enum class PickleDialect {
   kTorch,            ///< objects of unknown type become kOpaque
 };
 
-/// A parsed pickle. The size of the file bounds its memory: bytes are views of the file, and the
-/// number of values is limited.
+/// A parsed pickle. Its memory is bounded by the size of the file, because bytes are views of the
+/// file and the number of values is limited.
 class Pickle {
  public:
   /// Keeps views of `file`. Throws InputError "ORIGIN: ..." with the offset and the opcode.

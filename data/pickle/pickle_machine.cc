@@ -233,8 +233,8 @@ void PickleMachine::append_to_list(std::size_t first) {
   append_to(first, Kind::kSequence, "appends to an object that is not a list");
 }
 
-/// Moves the values from `first` on into the list or dict below them. An object of unknown type
-/// discards them.
+/// Moves the values on the stack from `first` on into the list or dict below them. Discards them if
+/// an object of unknown type is below them.
 void PickleMachine::append_to(std::size_t first, Kind kind, const char* wrong) {
   if (first == 0 || first >= stack_.size() + 1) fail("nothing to append to");
   const Values values = pop_top(stack_.size() - first);

@@ -54,11 +54,11 @@ std::vector<std::string> BatchFiller::fill_places(Batch& batch) {
 
 void BatchFiller::show_stand_in(const Place& place, const std::string& damage) {
   const std::int64_t images = source_.dataset.info().images;
-  // A longer run of damaged images exceeds what is allowed to all workers together.
+  // A longer run of damaged images would exceed what all workers together are allowed.
   const std::int64_t tries =
       std::min(images - 1, (source_.allowed_damage + 1) * source_.plan.world_size);
   for (std::int64_t i = 1; i <= tries; ++i) {
-    // A damaged replacement is reported and counted by the worker that has its position.
+    // If the replacement is damaged too, the worker that has its position reports and counts it.
     if (!show(place, (place.position + i) % images)) return;
   }
   throw InputError(

@@ -23,13 +23,13 @@ namespace {
 
 constexpr std::int64_t kDamageLogged = 5;  // maximum number logged per epoch and worker
 
-// Random reading: number of batches whose images are read while others are decoded; maximum memory
-// for one of them; and number of concurrent reads, so that a disk can reorder them and remote
-// storage can answer many at once.
+// For reading in random order: the number of batches whose images are read while others are
+// decoded; the maximum memory for one of these batches; and the number of concurrent reads. With
+// several reads, a disk can reorder them and remote storage can answer many at once.
 constexpr int kBatchesAhead = 2;
 constexpr std::size_t kRandomReadBytes = std::size_t{16} << 20;
 constexpr int kRandomReads = 64;
-// Sequential reading: a few large reads keep a disk or a connection busy.
+// For sequential reading, a few large reads keep a disk or a connection busy.
 constexpr int kSequentialReads = 8;
 constexpr std::size_t kReadPieceBytes = std::size_t{4} << 20;
 
@@ -57,8 +57,8 @@ BatchPlan make_plan(const Dataset& dataset, const PrefetcherOptions& o) {
                    std::to_string(o.batch_size) + "): lower batch_size");
 }
 
-/// Returns each image's label. Throws InputError if one cannot be read: workers that left out
-/// different images would train in different orders.
+/// Returns each image's label. Throws InputError if a label cannot be read: if workers left out
+/// different images, they would train in different orders.
 std::vector<std::int64_t> labels_of(const Dataset& dataset) {
   std::vector<std::int64_t> labels(static_cast<std::size_t>(dataset.info().images));
   ImageBuffer storage;
@@ -171,7 +171,7 @@ void Prefetcher::end_threads() {
 void Prefetcher::recycle(std::unique_ptr<Batch> batch) {
   if (batch == nullptr) return;
   const std::lock_guard lock(mutex_);
-  // Needs no limit: a batch is allocated only when none is spare.
+  // Needs no limit, because a batch is allocated only when there is no spare one.
   spare_.push_back(std::move(batch));
 }
 
@@ -270,7 +270,8 @@ Prefetcher::Slot Prefetcher::fill(BatchFiller& filler, std::int64_t index,
 
 std::size_t read_ahead_bytes(const ReadOptions& options, const StoredImages& stored,
                              std::int64_t batch_size, int world_size, int threads) {
-  // ReadAhead allocates an eighth more, and the mean size of images differs between the blocks.
+  // ReadAhead allocates an eighth more than it needs, and the mean size of images differs between
+  // the blocks.
   constexpr double kSpare = 5.0 / 4;
   const Room room = room_of(options, world_size, threads);
   const double images = options.kind == ReadKind::kRandom

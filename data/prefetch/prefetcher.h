@@ -31,8 +31,9 @@ namespace pfc {
 /// Maximum number of batches ahead of the training step.
 inline constexpr int kMaxPrefetchDepth = 64;
 
-/// Returns how many batches `threads` decoding threads prepare ahead: one that each thread fills
-/// and two that are ready, at least 4 and at most kMaxPrefetchDepth. More threads would be idle.
+/// Returns how many batches `threads` decoding threads prepare ahead: one for each thread that it
+/// fills, and two that are ready, at least 4 and at most kMaxPrefetchDepth. More threads would be
+/// idle.
 constexpr int prefetch_depth(int threads) {
   return std::min(std::max(threads, 2), kMaxPrefetchDepth - 2) + 2;
 }
@@ -51,11 +52,12 @@ struct PrefetcherOptions {
   std::int64_t last_batch = -1;  ///< one past the last; -1: unlimited
   int threads = 2;
   int depth = 0;  ///< number of batches to prefetch; 0: prefetch_depth(threads)
-  /// Fraction of an epoch's images that may be damaged. A worker sees only its own share, so it
-  /// fails when more than this fraction of its share is damaged. If too many are damaged in total,
-  /// some worker's share exceeds it. Three damaged images are always accepted, unless this is 0.
+  /// Fraction of an epoch's images that may be damaged. A worker sees only its own share of the
+  /// images, so it fails when more than this fraction of its share is damaged. If the whole epoch
+  /// exceeds the fraction, so does the share of at least one worker. Three damaged images are
+  /// always accepted, unless this is 0.
   double max_damaged = 0.001;
-  /// Creates the reader; empty: make_async_reader(). For tests that count reads.
+  /// Creates the reader; empty: make_async_reader() does. Set by tests that count reads.
   std::function<std::unique_ptr<AsyncReader>()> make_reader = {};
   TraceRecorder* trace = nullptr;  ///< not owned; records the threads. nullptr disables tracing
 };
@@ -91,7 +93,7 @@ class Prefetcher {
     std::unique_ptr<const ImageOrder> order;
     ReadPlan plan;
   };
-  /// A filled batch, or the reason why it could not be filled.
+  /// A filled batch, or the error that prevented it.
   struct Slot {
     bool filled = false;
     std::unique_ptr<Batch> batch;
@@ -138,8 +140,8 @@ class Prefetcher {
   std::vector<std::thread> threads_;  // last, because they use all of the above
 };
 
-/// Returns the bytes of all batches that exist at the same time: those ahead, and `held` batches
-/// that were taken with next() and not yet recycled.
+/// Returns the bytes of all batches that exist at the same time: the batches prepared ahead, and
+/// `held` batches that were taken with next() and not yet recycled.
 constexpr std::size_t prefetcher_bytes(int depth, int held, std::size_t batch_bytes) {
   return static_cast<std::size_t>(depth + held) * batch_bytes;
 }

@@ -13,7 +13,8 @@ struct FileRead {
   int fd = -1;
   std::uint64_t offset = 0;
   std::span<std::byte> to;
-  std::size_t got = 0;  ///< less than requested if the file ends or cannot be read there
+  /// Bytes read: fewer than requested if the file ends there or cannot be read.
+  std::size_t got = 0;
 };
 
 /// Runs up to depth() reads concurrently. Used by one thread.
@@ -23,7 +24,7 @@ class AsyncReader {
   virtual ~AsyncReader() = default;
   [[nodiscard]] virtual int depth() const = 0;
   [[nodiscard]] virtual int under_way() const = 0;
-  /// Starts the read, at the latest when finish() waits. REQUIRES: under_way() < depth().
+  /// Starts the read now, or at the latest when finish() waits. REQUIRES: under_way() < depth().
   virtual void start(FileRead& read) = 0;
   /// Blocks until any read is finished, and returns it. Throws std::system_error if the kernel
   /// fails. REQUIRES: under_way() > 0.

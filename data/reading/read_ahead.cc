@@ -87,7 +87,8 @@ bool ReadAhead::is_stopping() {
 void ReadAhead::run() {
   try {
     while (true) {
-      if (is_stopping()) return;  // the reader finishes reads in progress; the rest is dropped
+      // The reader still finishes the reads in progress; the others are dropped.
+      if (is_stopping()) return;
       while (begin_unit()) {
       }
       while (!to_start_.empty() && reader_->under_way() < reader_->depth()) {
@@ -111,9 +112,10 @@ void ReadAhead::run() {
   read_.notify_all();
 }
 
-/// Plans the reads of the next unit if there is room for it. Returns whether there was.
+/// If there is room for another unit, plans the reads of the next one. Returns whether there was
+/// room.
 bool ReadAhead::begin_unit() {
-  // Do not allocate another unit while reads of the last one have not started.
+  // Do not allocate another unit before all reads of the previous one have started.
   if (next_batch_ >= options_.end_batch || !to_start_.empty()) return false;
   auto unit = std::make_unique<Unit>();
   {

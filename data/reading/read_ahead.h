@@ -31,8 +31,8 @@ struct ReadAheadOptions {
 };
 
 /// A thread that reads unit after unit in batch order, several pieces at a time, into at most
-/// `units` buffers of unit_bytes each. Data that do not fit or cannot be read are left to the
-/// caller, which reads them from the data set. take() and give_back() are thread-safe.
+/// `units` buffers of unit_bytes each. The caller itself reads data from the data set if they do
+/// not fit into the buffers or could not be read ahead. take() and give_back() are thread-safe.
 class ReadAhead {
  public:
   /// Images in memory.
@@ -72,8 +72,8 @@ class ReadAhead {
 
   /// Blocks until the images of this batch are read, and returns them. Valid until
   /// give_back(batch). Returns nullptr after stop(). Rethrows errors of the thread. REQUIRES:
-  /// batches are taken in ascending order, each once, from first_batch on, and the batches not yet
-  /// given back are in at most units - 1 units.
+  /// batches are taken in ascending order, each once, starting with first_batch; the batches that
+  /// were not yet given back belong to at most units - 1 units.
   const Unit* take(std::int64_t batch);
   /// Releases a batch, even if take() returned nullptr or threw.
   void give_back(std::int64_t batch);

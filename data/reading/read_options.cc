@@ -20,7 +20,8 @@ std::vector<std::int64_t> images_of_sets(const DatasetInfo& info) {
   return info.part_images.empty() ? std::vector{info.images} : info.part_images;
 }
 
-/// Returns the fraction of sampled images with the same label as the image `distance` later.
+/// Returns how often two images at this `distance` have the same label: a fraction, from a sample
+/// of the images.
 double same_label(const Dataset& dataset, std::int64_t distance) {
   constexpr std::int64_t kPairs = 128;
   const std::int64_t images = dataset.info().images;
@@ -59,7 +60,7 @@ std::int64_t window_images(const ReadOptions& options, std::int64_t images, doub
                            std::int64_t global_batch) {
   const auto window = static_cast<std::int64_t>(static_cast<double>(options.buffer_bytes / 2) *
                                                 kFill / image_bytes);
-  // A window of the whole data set is always enough.
+  // A window that holds the whole data set is always large enough.
   const std::int64_t least = std::min(2 * global_batch, images);
   if (window >= least) return window;
   throw InputError(fmt::format(

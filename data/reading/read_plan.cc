@@ -13,7 +13,7 @@ ReadPlan plan_random_reads(const ImageOrder& order, const BatchPlan& batches) {
       const std::int64_t image = order.at(epoch, first + i);
       unit.images.push_back({image, image + 1});
     }
-    // In file order, for disks with slow seeks.
+    // Sorted in file order, for disks with slow seeks.
     std::ranges::sort(unit.images, {}, &ImageRange::first);
     return unit;
   };

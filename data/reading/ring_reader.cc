@@ -24,7 +24,7 @@ class RingReader final : public AsyncReader {
   }
   ~RingReader() override {
     if (!usable_) return;
-    // The kernel writes to the callers' memory until the reads are finished.
+    // Waits, because the kernel writes to the callers' memory until the reads are finished.
     try {
       while (under_way_ > 0) finish();
     } catch (const std::system_error&) {  // NOLINT(bugprone-empty-catch): nothing more can be done
@@ -49,7 +49,7 @@ class RingReader final : public AsyncReader {
     check(under_way_ > 0, "AsyncReader: no read is under way");
     while (true) {
       io_uring_cqe* done = nullptr;
-      // Completed reads need no system call, and new reads accumulate meanwhile.
+      // First takes a completed read without a system call; meanwhile new reads accumulate.
       if (io_uring_peek_cqe(&ring_, &done) != 0) {
         submit_and_wait();
         continue;

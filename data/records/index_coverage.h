@@ -12,8 +12,8 @@
 namespace pfc {
 
 struct IndexCoverage {
-  std::int64_t lines = 0;    ///< images in the index
-  std::int64_t records = 0;  ///< distinct records among them
+  std::int64_t lines = 0;    ///< lines of the index, one for each image
+  std::int64_t records = 0;  ///< number of different records to which these lines refer
   std::int64_t unnamed = 0;  ///< records of the .rec without a line in the index
   std::int64_t between = 0;  ///< unnamed records between two indexed ones
   std::int64_t behind = 0;   ///< unnamed records after the last indexed one

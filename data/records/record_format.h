@@ -1,9 +1,9 @@
 // The framing of RecordIO files (dmlc-core's recordio.h). A record has one or more parts. A part
 // is
 //   u32 magic | u32 cflag (3 bits), length (29 bits) | payload | zeros up to a multiple of 4
-// in little-endian. If a payload word at a multiple of 4 bytes equals the magic number, the word
-// is removed and the record is split there. So the magic number at a multiple of 4 bytes always
-// starts a part.
+// in little-endian. If a payload word at a multiple of 4 bytes equals the magic number, the word is
+// removed and the record is split there. So wherever the file has the magic number at a multiple of
+// 4 bytes, a part starts.
 #pragma once
 
 #include <bit>

@@ -71,9 +71,9 @@ bool is_image_record(const RecordReader& rec, std::uint64_t offset) {
   return record && !record->image.empty();
 }
 
-/// Corrects the counts of record 0, which are rounded to float32 above 2^24. The exact counts
-/// follow from where identity records start after the images, and from the last key. 2^24 itself
-/// may be a rounded 2^24 + 1.
+/// Corrects the counts in record 0, which above 2^24 are rounded, because they are float32. The
+/// exact counts follow from where identity records start after the images, and from the last key.
+/// 2^24 itself may be a rounded 2^24 + 1.
 RecordZero undo_rounding(const RecordReader& rec, const std::vector<std::uint64_t>& offsets,
                          RecordZero zero) {
   if (zero.images + zero.identities + 1 < kMaxFloatLabel) return zero;

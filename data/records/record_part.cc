@@ -37,9 +37,9 @@ RecordPart::RecordPart(const std::filesystem::path& rec, const Doing& doing) : r
   in_order_ = in_order_ && leaves_out_few(coverage);
 }
 
-/// Detects truncated files. A truncated .rec still has all keys in its .idx; a partial record is
-/// found only at the largest offset. If the .idx was cut within a number, its last line has a
-/// wrong offset.
+/// Detects truncated files. If the .rec was truncated, the .idx still has all keys, and only the
+/// record at the largest offset is incomplete or missing. If the .idx was cut within a number, its
+/// last line has a wrong offset.
 void RecordPart::check_last_record() {
   end_ = rec_.record_end(*std::ranges::max_element(layout_.offsets));
   in_order_ = std::ranges::is_sorted(layout_.offsets);

@@ -40,7 +40,8 @@ class RecordPart {
     std::span<const std::byte> payload;
     ImageRecord record;
   };
-  /// Returns where the image's record is, with the records after it that the index leaves out.
+  /// Returns the location of the image's record and of the records directly after it that the index
+  /// leaves out.
   [[nodiscard]] Extent extent(std::int64_t image) const;
   /// Throws DamagedImage that names file, offset and key.
   [[nodiscard]] Read parse(std::int64_t image, StoredImage& stored) const;
@@ -48,8 +49,9 @@ class RecordPart {
     StoredImage stored(extent(image), {}, buffer);
     return parse(image, stored);
   }
-  /// Returns the bytes of all images and what is between them; 0 if images are not in numerical
-  /// order in the file, or if there are many records between them that the index omits.
+  /// Returns the number of bytes from the first to the last image, including what is between
+  /// images. Returns 0 if the images are not in numerical order in the file, or if there are many
+  /// records between them that the index leaves out.
   [[nodiscard]] std::uint64_t bytes_in_order() const {
     return in_order_ ? end_ - layout_.offsets.front() : 0;
   }

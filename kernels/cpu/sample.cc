@@ -7,7 +7,7 @@
 namespace pfc {
 
 void draw_classes(const ClassDraw& draw, std::int64_t first_block, std::span<std::uint8_t> hits) {
-  // uniform01(word) is (word >> 8) / 2^24, so draw elements with word >> 8 < ceil(rate * 2^24).
+  // uniform01(word) is (word >> 8) / 2^24, so an element is drawn if word >> 8 < ceil(rate * 2^24).
   const auto limit = static_cast<std::uint32_t>(std::ceil(draw.rate * 0x1p24));
   best_vector_kernels().blocks_below({.seed = draw.seed,
                                       .stream = Stream::kClassSampling,

@@ -12,7 +12,8 @@
 
 namespace pfc {
 
-/// Returns every GPU of this machine. If there is none: one entry whose detail gives the reason.
+/// Returns every GPU of this machine. If there is none, returns one entry whose detail gives the
+/// reason.
 std::vector<DeviceInfo> cuda_devices();
 
 struct CudaOptions {

@@ -25,8 +25,8 @@ enum class TargetForm {
   kPlain,           ///< the product of the two vectors, without margin or normalisation
 };
 
-/// The angle between two vectors a and b, accurate everywhere in [0, pi]. A plain softmax has the
-/// product a b in the place of the cosine, and lengths of 1.
+/// The angle between two vectors a and b, accurate everywhere in [0, pi]. In a plain softmax, the
+/// product a b replaces the cosine, and the lengths count as 1.
 struct Angle {
   double cos = 0;
   double sin = 1;        ///< b/|b| - cos a/|a||: length of the component of b/|b| orthogonal to a
@@ -164,7 +164,8 @@ PFC_HOST_DEVICE double margin_slope(const Margin& m, MarginGradient gradient, co
 }
 
 /// Returns d loss / d |embedding| of one sample, if its margin or regulariser depends on the
-/// length. d_target: d loss / d target. weight: what the sample's loss is multiplied by.
+/// length. d_target: d loss / d target. weight: the factor by which the sample's loss is
+/// multiplied.
 PFC_HOST_DEVICE double length_gradient(const SampleMargin& s, TargetForm form, const Angle& angle,
                                        double d_target, double weight) {
   const double d_m2 =

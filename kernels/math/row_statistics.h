@@ -1,5 +1,5 @@
-// A softmax over classes that are sharded over several workers: the statistics of each worker's
-// part of a sample's logits, and the loss and probabilities computed from all parts.
+// A softmax over classes that are sharded over several workers. Each worker computes statistics of
+// its part of a sample's logits; the loss and the probabilities are computed from all parts.
 #pragma once
 
 #include <cmath>
@@ -12,15 +12,16 @@ namespace pfc {
 /// Statistics of one sample's logits on one worker. max and sum exclude the targets, so that
 /// neither the loss nor 1 - p(target) is a difference of nearly equal numbers.
 struct RowStatistics {
-  /// Over all logits except the targets'. Binary cross-entropy: 0.
+  /// The maximum of all logits except the targets'. Binary cross-entropy: 0.
   double max = -std::numeric_limits<double>::infinity();
-  /// Of exp(logit - max) over the same logits. Binary cross-entropy: of log(1 + exp(logit)).
+  /// The sum of exp(logit - max) over the same logits. Binary cross-entropy: of log(1 +
+  /// exp(logit)).
   double sum = 0;
-  /// The target's logit, or log sum exp of several. -infinity: not here.
+  /// The target's logit, or the log sum exp of several targets' logits. -infinity: no target here.
   double target = -std::numeric_limits<double>::infinity();
 };
 
-/// Adds the logit of a target, or log sum exp of several.
+/// Adds the logit of a target, or the log sum exp of the logits of several targets.
 PFC_HOST_DEVICE void add_target(RowStatistics& s, double logit) {
   constexpr double kNone = -std::numeric_limits<double>::infinity();
   if (logit == kNone) return;
@@ -74,14 +75,15 @@ PFC_HOST_DEVICE RowSoftmax row_binary(const RowStatistics& s) {
 }
 
 /// Changes the loss to that of several targets with equal wanted probabilities: -mean log p.
-/// all_targets: log sum exp of their logits; mean: of their logits.
+/// all_targets: the log sum exp of their logits; mean: the mean of their logits.
 PFC_HOST_DEVICE void spread_over_targets(RowSoftmax& r, double all_targets, double mean) {
   r.loss += all_targets - mean;
 }
 
 /// Changes the wanted probabilities from 1 for the target to 1 - smoothing, and from 0 to smoothing
 /// / classes for every class, including the target (label smoothing: Szegedy et al., arXiv
-/// 1512.00567, section 7). logits: the sum over all classes. target: of several, the mean.
+/// 1512.00567, section 7). logits: the sum of the logits of all classes. target: the target's
+/// logit, or the mean of the logits of several targets.
 PFC_HOST_DEVICE void smooth_labels(RowSoftmax& r, double smoothing, double target, double logits,
                                    double classes) {
   if (classes <= 1) return;
@@ -91,8 +93,8 @@ PFC_HOST_DEVICE void smooth_labels(RowSoftmax& r, double smoothing, double targe
 
 /// One of a sample's targets.
 struct TargetShare {
-  double wanted = 1;      ///< its wanted probability: 1 / number of targets
-  double of_targets = 1;  ///< its probability / that of all targets
+  double wanted = 1;      ///< the target's wanted probability: 1 / number of targets
+  double of_targets = 1;  ///< the target's probability / the probability of all targets
 };
 
 /// Returns -d loss / d logit of a target: wanted probability - probability. With one target and

@@ -15,12 +15,14 @@ namespace pfc {
 
 namespace {
 
-constexpr std::int64_t kBlockRows = 1024;   // in memory at the same time
-constexpr std::int64_t kBlockSamples = 16;  // share a pass over these classes
-// Memory of ClassLayer::read() for a weight: its two moments, and a copy as stored.
+constexpr std::int64_t kBlockRows = 1024;   // number of rows of centres in memory at the same time
+constexpr std::int64_t kBlockSamples = 16;  // number of samples that share a pass over these rows
+// Bytes that ClassLayer::read() needs for each weight: its two moments, and a copy in the stored
+// type.
 constexpr std::int64_t kBytesToRead = 10;
 
-/// Sums in 16 lanes, so that the compiler can use vectors. The same for every caller.
+/// Returns the inner product. Sums in 16 lanes, so that the compiler can use vectors. Every caller
+/// gets the same bits.
 PFC_VECTOR_CLONES double row_product(const float* a, const double* b, std::size_t n) {
   std::array<double, 16> lanes{};
   std::size_t i = 0;
@@ -35,7 +37,7 @@ PFC_VECTOR_CLONES double row_product(const float* a, const double* b, std::size_
 }
 
 /// Some of this worker's classes. The length of an embedding does not change the order of its
-/// scores, so only weights are normalised for cosines.
+/// scores, so for cosines only the weights are normalised.
 class ClassBlock {
  public:
   ClassBlock(const ClassLayer& layer, std::int64_t dimension)
@@ -152,7 +154,7 @@ class ClassRanks {
     return others_.subspan(i * others_each_, others_each_);
   }
 
-  /// The worker that has the class computes the score of the target.
+  /// Sets the targets' scores. A score is computed by the worker that has the class.
   void find_targets() {
     constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
     targets_.assign(labels_.size(), kNone);

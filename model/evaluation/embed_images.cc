@@ -109,7 +109,7 @@ void embed_images(std::int64_t images, const ReadImage& read, const EmbedBatch& 
 }
 
 std::size_t embed_images_bytes(const EmbedOptions& o) {
-  // The images of the batch, and as many that are decoded ahead.
+  // The images of the batch, and as many images that are decoded ahead.
   const std::size_t pixels = 2 * static_cast<std::size_t>(o.batch) * image_bytes(o);
   return pixels +
          static_cast<std::size_t>((o.flip ? 2 : 1) * o.batch * o.embedding_size) * sizeof(float);

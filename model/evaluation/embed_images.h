@@ -21,7 +21,7 @@ EmbedBatch embed_with(Ops& ops, Backbone& backbone, const Tensor& images);
 
 struct EmbedOptions {
   std::int64_t batch = 128, height = 112, width = 112, embedding_size = 512;
-  bool flip = true;  ///< embed the mirror image, too
+  bool flip = true;  ///< also embeds the mirror image
   int threads = 1;   ///< decoding threads; 0: all cores
 };
 
@@ -29,9 +29,10 @@ struct EmbedOptions {
 using ReadImage = std::function<void(std::int64_t image, std::span<std::uint8_t> rgb)>;
 
 struct EmbeddedImage {
-  std::span<const float> plain;       ///< [D], not normalised
-  std::span<const float> mirrored;    ///< [D]; empty without flip
-  std::optional<std::string> damage;  ///< why the image is damaged; a black one was embedded
+  std::span<const float> plain;     ///< [D], not normalised
+  std::span<const float> mirrored;  ///< [D]; empty without flip
+  /// Why the image is damaged; a black image was embedded instead.
+  std::optional<std::string> damage;
 };
 using TakeEmbedding = std::function<void(std::int64_t image, const EmbeddedImage& embedded)>;
 
@@ -43,7 +44,8 @@ void embed_images(std::int64_t images, const ReadImage& read, const EmbedBatch& 
 
 std::size_t embed_images_bytes(const EmbedOptions& options);
 
-/// Sets out[k] = plain[k] + mirrored[k], or plain[k] without flip. Returns the length of `out`.
+/// Sets out[k] = plain[k] + mirrored[k], or out[k] = plain[k] if there is no mirror image. Returns
+/// the length of `out`.
 double add_mirrored(const EmbeddedImage& embedded, std::span<float> out);
 
 }  // namespace pfc

@@ -19,8 +19,8 @@ namespace pfc {
 
 namespace {
 
-// A gathered row is an embedding's D numbers and one more: the mean length of the one or two
-// embeddings that were added, or this mark if the image could not be decoded.
+// A gathered row has the D numbers of an embedding, and one more number: the mean length of the one
+// or two embeddings that were added, or this mark if the image could not be decoded.
 constexpr float kDamaged = -1.f;
 
 double length(std::span<const float> v) {
@@ -62,7 +62,7 @@ std::vector<float> embed_all(std::int64_t images, const ReadImage& read, Comm& c
     read(mine.begin + i, rgb);
   };
   embed_images(mine.size(), read_mine, embed, o, [&](std::int64_t i, const EmbeddedImage& image) {
-    // A damaged image is reported by all workers after the gather: see rows_of().
+    // A damaged image is not an error here: after the gather, all workers report it (rows_of()).
     write_row(image, std::span(own).subspan(static_cast<std::size_t>(i * row),
                                             static_cast<std::size_t>(row)));
   });
@@ -70,7 +70,7 @@ std::vector<float> embed_all(std::int64_t images, const ReadImage& read, Comm& c
   comm.all_gather(Tensor(own.data(), {longest, row}),
                   Tensor(gathered.data(), {longest * comm.size(), row}));
 
-  // Shards differ in length by one: close the gaps.
+  // The shards of different workers may differ in length by one: close the gaps.
   auto to = gathered.begin();
   for (int rank = 0; rank < comm.size(); ++rank) {
     const auto from = gathered.begin() + static_cast<std::ptrdiff_t>(rank * longest * row);
@@ -223,7 +223,8 @@ RetrievalResult evaluate(const RetrievalSet& set, Comm& comm, const EmbedBatch& 
   const std::vector<Search> found =
       search_others(labelled, shard_of(result.images, comm.rank(), comm.size()), options.threads);
 
-  // Counts of this worker: its queries, those with a hit among the first K, and all hits there.
+  // What this worker counts: queries, and for each K the queries with a hit among the first K, and
+  // all such hits.
   constexpr std::size_t kRanks = kRecallRanks.size();
   std::array<std::int64_t, 1 + 2 * kRanks> own{std::ranges::count_if(found, &Search::mated)};
   for (const Search& s : found) {
@@ -269,7 +270,7 @@ ClassificationResult evaluate(const ClassificationSet& set, Comm& comm, const Em
 std::size_t evaluation_bytes(std::int64_t images, int world_size, const EmbedOptions& o) {
   const std::int64_t row = o.embedding_size + 1;
   const std::int64_t longest = longest_shard(images, world_size);
-  // For the thresholds of TAR at FAR, and the pairs' distances, scores and curve.
+  // For the thresholds of TAR at FAR, and for the pairs' distances, scores and curve.
   const std::size_t figures = 4001 * sizeof(std::int64_t) + static_cast<std::size_t>(images) * 60;
   const std::size_t sides = floats(images * o.embedding_size);
   return floats(longest * row) + floats(longest * world_size * row) + sides + figures +
@@ -280,7 +281,7 @@ std::size_t retrieval_bytes(std::int64_t images, int world_size, const EmbedOpti
   const std::int64_t row = o.embedding_size + 1;
   const std::int64_t longest = longest_shard(images, world_size);
   const std::size_t searched = static_cast<std::size_t>(images * o.embedding_size) * sizeof(double);
-  // For the labels, an index by label, and the result of each search.
+  // For the labels, an index of the images by label, and the result of each search.
   const std::size_t figures = static_cast<std::size_t>(images) * 230;
   return floats(longest * world_size * row) + std::max(floats(longest * row), searched) + figures +
          embed_images_bytes(o);

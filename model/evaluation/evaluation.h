@@ -18,12 +18,12 @@
 namespace pfc {
 
 /// Decodes images [begin, end) of the set once and discards the pixels. Throws InputError that
-/// names file, pair and image if one is damaged or has another size. Also throws InputError unless
-/// the set has at least two pairs, some of one person and some of two.
+/// names file, pair and image if one is damaged or has another size. Also throws InputError if the
+/// set has fewer than two pairs, or only genuine pairs, or only impostor pairs.
 void check_verification_set(const VerificationSet& set, RowRange images,
                             const EmbedOptions& options, const Doing& doing = {});
 
-/// Same for a retrieval set, which needs at least two images with the same label.
+/// Same for a retrieval set, in which at least two images must have the same label.
 void check_retrieval_set(const RetrievalSet& set, RowRange images, const EmbedOptions& options,
                          const Doing& doing = {});
 /// Same for a classification set, of any number of images.
@@ -42,8 +42,8 @@ struct RetrievalResult {
   std::string name;
   std::int64_t images = 0;
   std::int64_t queries = 0;  ///< images that share their label with another one
-  /// Recall@K for each K of kRecallRanks: the fraction of the queries that have an image with their
-  /// label among the K most similar other images (Song et al. 2016, "Deep Metric Learning via
+  /// Recall@K for each K of kRecallRanks: the fraction of the queries for which the K most similar
+  /// other images include one with the query's label (Song et al. 2016, "Deep Metric Learning via
   /// Lifted Structured Feature Embedding").
   std::array<double, kRecallRanks.size()> recalls{};
   /// P@K: the mean fraction of the K most similar other images that have the query's label.
@@ -52,8 +52,9 @@ struct RetrievalResult {
   double seconds = 0;
 };
 
-/// Embeds the images as above. Then each worker searches for its share of them among all images,
-/// with exact products in float64 on options.threads threads. Collective; throws as above.
+/// Embeds the images as the function above does. Then each worker searches for its share of the
+/// images among all images, with exact products in float64, on options.threads threads. Collective.
+/// Throws the same errors.
 RetrievalResult evaluate(const RetrievalSet& set, Comm& comm, const EmbedBatch& embed,
                          const EmbedOptions& options);
 
@@ -69,8 +70,9 @@ struct ClassificationResult {
   double seconds = 0;
 };
 
-/// Embeds the images as above, but without mirror images. Then each worker compares them with its
-/// classes, on options.threads threads. Collective; throws as above. REQUIRES: not options.flip.
+/// Embeds the images as the function above does, but without mirror images. Then each worker
+/// compares them with its classes, on options.threads threads. Collective. Throws the same errors.
+/// REQUIRES: not options.flip.
 ClassificationResult evaluate(const ClassificationSet& set, Comm& comm, const EmbedBatch& embed,
                               const EmbedOptions& options, const ClassLayer& layer);
 

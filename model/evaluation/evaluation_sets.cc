@@ -62,7 +62,7 @@ bool has_names(const Dataset& dataset) {
   return false;
 }
 
-/// Returns the classes that have a name. Throws InputError if two classes have the same.
+/// Returns the classes that have a name. Throws InputError if two classes have the same name.
 std::unordered_map<std::string, std::int64_t> classes_by_name(const Dataset& training) {
   std::unordered_map<std::string, std::int64_t> by_name;
   for (std::int64_t c = 0; c < training.info().classes; ++c) {
@@ -94,8 +94,8 @@ std::vector<std::int64_t> classes_in(const Dataset& training, const Classificati
   return found;
 }
 
-/// Adds the parent folder to the names of sets that have the same name, because results show only
-/// the name. Throws InputError if that does not tell them apart.
+/// If several sets have the same name, adds each one's parent folder to its name, because results
+/// show only the name. Throws InputError if the names are then still the same.
 template <typename Set>
 void tell_apart(std::vector<Set>& sets, const char* key) {
   std::map<std::string, std::int64_t> count;

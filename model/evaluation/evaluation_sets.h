@@ -36,9 +36,9 @@ struct LabelledSet {
   std::vector<std::int64_t> other_labels = {};
   std::int64_t resize = 0;  ///< see read_images_of()
 };
-/// Each of its images, which have one label, is searched for among all others.
+/// A set for retrieval: each image, which has one label, is searched for among all other images.
 struct RetrievalSet : LabelledSet {};
-/// Its labels are classes of the training data.
+/// A set whose labels are classes of the training data.
 struct ClassificationSet : LabelledSet {
   bool by_name = false;  ///< classes were found by name, not by number
 };
@@ -53,8 +53,8 @@ struct EvaluationSets {
   }
 };
 
-/// Opens the sets at the paths of find_verification_bins(). A folder is a retrieval set, in any
-/// layout of data/layouts/layout.h. `side`: pixels of the network's images. Throws InputError.
+/// Opens the sets that find_verification_bins() finds. A folder is a retrieval set, in any layout
+/// of data/layouts/layout.h. `side`: pixels of the network's images. Throws InputError.
 EvaluationSets open_evaluation_sets(const std::vector<std::string>& targets,
                                     std::span<const std::filesystem::path> rec, std::int64_t side,
                                     const Doing& doing = {});

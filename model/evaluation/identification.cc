@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::int64_t kBlock = 16;  // probes that share a pass over the gallery
 
-/// Sums in eight lanes, which the compiler can vectorise. Every caller gets the same result.
+/// Returns the inner product. Sums in eight lanes, which the compiler can vectorise. Every caller
+/// gets the same bits.
 PFC_VECTOR_CLONES double dot(const double* a, const double* b, std::size_t n) {
   std::array<double, 8> lanes{};
   std::size_t i = 0;
@@ -48,8 +49,8 @@ void check_sizes(const LabelledRows& a, const LabelledRows& b) {
         "identification: sizes do not match");
 }
 
-/// Calls work(begin, end) for each block of probes, a block at a time on each thread, and returns
-/// the results in order.
+/// Divides the probes into blocks, calls work(begin, end) for each block, one block at a time on
+/// each thread, and returns the results in order.
 template <class Result, class Work>
 std::vector<Result> for_probes(RowRange probes, int threads, const Work& work) {
   std::vector<Result> results;
@@ -68,11 +69,11 @@ std::vector<Result> for_probes(RowRange probes, int threads, const Work& work) {
 
 RowRange all_of(const LabelledRows& rows) { return {0, std::ssize(rows.subject)}; }
 
-/// Places of a probe's mates among the other entries.
+/// The similarities of a probe's mates, and between which of them the other entries are.
 class MatePlaces {
  public:
   void add_mate(double similarity) {
-    constexpr double kLeast = -2;  // also for a similarity that is not a number
+    constexpr double kLeast = -2;  // replaces a smaller similarity, or one that is not a number
     levels_.push_back(std::max(kLeast, similarity));
   }
   /// REQUIRES: called between the last add_mate() and the first add_other().
@@ -87,8 +88,9 @@ class MatePlaces {
 
   [[nodiscard]] bool empty() const { return levels_.empty(); }
   [[nodiscard]] double best() const { return levels_.empty() ? -2 : levels_.back(); }
-  /// Calls f(1 + the number of others that are at least as similar) for each mate, the most
-  /// similar first; without a mate once, as for one that is less similar than all others.
+  /// Calls f(rank) for each mate, the most similar first. The rank is 1 + the number of other
+  /// entries that are at least as similar. If there is no mate, calls f once, with a rank after all
+  /// other entries.
   template <class F>
   void each_rank(const F& f) const {
     std::int64_t rank = 1 + above_.back();
@@ -97,12 +99,12 @@ class MatePlaces {
   }
 
  private:
-  std::vector<double> levels_;       // similarities of the mates, rising
-  std::vector<std::int64_t> above_;  // others between each two of them
+  std::vector<double> levels_;       // similarities of the mates, ascending
+  std::vector<std::int64_t> above_;  // number of other entries between each two of them
 };
 
-/// Compares each probe of a block with its mates in `gallery`. An entry of the probes' own set is
-/// not its own mate.
+/// Compares each probe of a block with its mates in `gallery`. If the gallery is the probes' own
+/// set, a probe is not its own mate.
 std::vector<MatePlaces> places_of_mates(const LabelledRows& probes, std::size_t begin,
                                         std::size_t end, const LabelledRows& gallery,
                                         const std::multimap<std::int64_t, std::size_t>& mates) {

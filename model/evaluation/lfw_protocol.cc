@@ -38,10 +38,12 @@ using Hits = std::array<std::int64_t, kThresholds>;
 
 Hits count_hits(std::span<const int> first_above, const std::vector<bool>& same,
                 std::int64_t begin) {
-  // At threshold i, a genuine pair is classified correctly if first_above <= i, an impostor pair
-  // otherwise. So each pair changes the count once, at its first_above.
+  // At threshold i, a genuine pair is classified correctly if first_above <= i, and an impostor
+  // pair if first_above > i. So each pair changes the count of correct pairs once, at its
+  // first_above.
   std::array<std::int64_t, kThresholds + 1> change{};
-  std::int64_t right = 0;  // before the first threshold: the impostor pairs
+  // Below the first threshold, only the impostor pairs are classified correctly.
+  std::int64_t right = 0;
   for (std::size_t k = 0; k < first_above.size(); ++k) {
     const bool genuine = same[static_cast<std::size_t>(begin) + k];
     if (!genuine) ++right;
@@ -97,7 +99,8 @@ struct FoldedPairs {
 
 constexpr Thresholds kFine{.count = 4000, .step = 0.001};
 
-/// counts[i]: number of impostor pairs whose distance is first below threshold i.
+/// Returns the threshold for this FAR. counts[i]: number of impostor pairs for which i is the first
+/// threshold above the distance.
 double threshold_for(double far, const std::vector<std::int64_t>& counts) {
   const auto all =
       static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));

@@ -27,8 +27,9 @@ struct Roc {
 /// kinds.
 Roc roc_of(std::vector<ScoredPair> pairs);
 
-/// Returns the TPR of the point whose FPR is nearest to `fpr`; of equally near ones, the point with
-/// the largest rates. This is how InsightFace's IJB scripts read the curve (onnx_ijbc.py).
+/// Returns the TPR of the point whose FPR is nearest to `fpr`; if several are equally near, that of
+/// the point with the largest rates. This is how InsightFace's IJB scripts read the curve
+/// (onnx_ijbc.py).
 double tpr_near(const Roc& roc, double fpr);
 
 /// Returns the rate at which FPR and 1 - TPR are equal, interpolated linearly between points.

@@ -15,10 +15,10 @@ struct Templates {
   [[nodiscard]] std::int64_t find(std::int64_t id) const;
 };
 
-/// Combines the features of each template's images, one by one, as InsightFace's
-/// image2template_feature() does: the mean over a medium's images (a video's frames), then the sum
-/// over the media, both in float32, then the division by its length, in float64. Stores the sums of
-/// the current template, and all finished templates.
+/// Combines the features of each template's images, one after another, as InsightFace's
+/// image2template_feature() does. The features of a medium's images (a video's frames) are
+/// averaged, and the means of the media are added, both in float32. The sum is then divided by its
+/// length, in float64. Holds the sums of the current template, and all finished templates.
 class TemplatePooling {
  public:
   explicit TemplatePooling(std::int64_t dimension);

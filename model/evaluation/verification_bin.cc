@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using Kind = PickleValue::Kind;
 
-// A pickle can hold an image once and use it in many pairs. This limit on the repetitions keeps a
+// A pickle can hold an image once and use it in many pairs. This limit on repetitions prevents a
 // small file from becoming a large set.
 constexpr std::uint64_t kMaxRepeat = 32;
 

@@ -35,14 +35,14 @@ void write_verification_bin(const std::filesystem::path& path,
 
 /// Returns the path of the set `target`. Tries target.bin and target in each data folder (each of
 /// `rec`, or its folder if it is a file), then `target` itself, and takes the first regular file. A
-/// target with "/" is only tried as a path, and may be a folder. If something else exists at one of
-/// the paths, returns that path, and read_verification_bin() reports what it is. Throws InputError
-/// with the paths that were tried.
+/// target with "/" is only tried as a path, and may be a folder. If there is no regular file, but
+/// something else at one of these paths, returns that path; read_verification_bin() then reports
+/// what is there. Throws InputError with the paths that were tried.
 std::filesystem::path find_verification_bin(const std::string& target,
                                             std::span<const std::filesystem::path> rec);
 
-/// In `val_targets` this word stands for those of LFW, CFP-FP, AgeDB-30, CALFW, CPLFW and XQLFW
-/// that the data folders contain.
+/// In `val_targets`, this word stands for all of LFW, CFP-FP, AgeDB-30, CALFW, CPLFW and XQLFW that
+/// the data folders contain.
 inline constexpr const char* kPanel = "panel";
 
 /// Calls find_verification_bin() for each target, and replaces kPanel by its sets. Throws

@@ -19,7 +19,8 @@ namespace pfc {
 double export_onnx(const ModelFile& model, const std::filesystem::path& path,
                    const OnnxOptions& options);
 
-/// Called with the number of images embedded so far, and the total: each image counts twice.
+/// Called with the number of images embedded so far, and the total. Each image counts twice,
+/// because the float32 and the int8 graph both embed it.
 using ShowExported = std::function<void(std::int64_t done, std::int64_t all)>;
 
 /// Writes the network as ONNX in int8. The ranges of activations come from calibration images:

@@ -33,7 +33,8 @@ constexpr std::array<LastLayerNames, 4> kLastLayers = {
      {"feature.2.weight", "feature.0.weight", 0, 9}}};  // vit: [C, H/9 * W/9 * C]
 
 /// Returns the image's side; nothing if no side fits. A vision transformer ignores pixels after its
-/// last whole patch, so several sides fit: returns a multiple of 16 (as 112) if there is one.
+/// last whole patch, so several sides fit. In that case returns a multiple of 16 (such as 112) if
+/// there is one.
 std::optional<std::int64_t> image_side(std::int64_t places, std::int64_t channels,
                                        std::int64_t pixels) {
   constexpr std::int64_t kMostSide = 1024, kUsualStep = 16;
@@ -120,7 +121,8 @@ void refuse_foreign_network(const NamedTensors& table) {
   }
 }
 
-/// Returns the network with the most tensors in common with the table, then the fewest others.
+/// Returns the network that has the most tensors in common with the table, and of these the one
+/// with the fewest other tensors.
 BackboneOptions recognise(const NamedTensors& table) {
   refuse_foreign_network(table);
   std::optional<BackboneOptions> options = sizes_of(table);
@@ -135,7 +137,7 @@ BackboneOptions recognise(const NamedTensors& table) {
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
   BackboneParameters best;
   std::string best_name;
-  // Tensors in common; negated number of others.
+  // Number of tensors in common; negated number of others.
   std::tuple<std::size_t, std::ptrdiff_t> best_score;
   for (const std::string& name : network_names()) {
     options->network = name;

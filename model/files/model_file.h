@@ -25,12 +25,13 @@ struct ModelFile {
 /// those of a network.
 ModelFile read_model(const std::filesystem::path& path);
 
-/// Returns what a safetensors file says of a network in its metadata: the name, and how it reads
-/// pixels unless that is the default. read_model() reads the latter; other formats do not have it.
+/// Returns the metadata of a safetensors file with this network: the network's name, and how it
+/// reads pixels unless that is the default. read_model() restores how it reads pixels; other
+/// formats do not have this information.
 std::map<std::string, std::string> metadata_of(const BackboneOptions& options);
 
-/// Returns how the file's network reads pixels, from its metadata; the default if they do not say
-/// it. Throws InputError if the values are out of range.
+/// Returns how the file's network reads pixels, from the file's metadata; the default if the
+/// metadata do not say it. Throws InputError if the values are out of range.
 PixelScale pixels_of(const WeightsFile& file);
 
 /// Returns the network with these weights, for inference on `batch` images at a time, which it

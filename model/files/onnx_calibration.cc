@@ -14,7 +14,8 @@ namespace {
 constexpr int kDroppedBits = 18;
 constexpr std::size_t kBins = 1u << (31 - kDroppedBits), kPowerOfTwo = 32;
 constexpr std::size_t kNotFinite = 255 * kPowerOfTwo;  // first bin of infinity and NaN
-constexpr std::size_t kCandidates = 4 * kPowerOfTwo;   // tries ranges down to 1/16 of the largest
+// Number of ranges to try, down to 1/16 of the largest.
+constexpr std::size_t kCandidates = 4 * kPowerOfTwo;
 
 double magnitude(std::size_t bin, double part) {
   const auto at = [](std::size_t i) {
@@ -29,7 +30,7 @@ double squared_error(std::span<const std::uint64_t> counts, double range) {
   double sum = 0;
   for (std::size_t bin = 0; bin < counts.size(); ++bin) {
     const double x = magnitude(bin, 0.5), beyond = x - range;
-    // Errors are uniform within a step. x below half a step becomes 0.
+    // Errors are uniformly distributed within a step. An x below half a step becomes 0.
     const double error = beyond > 0 ? beyond * beyond : std::min(x * x, step * step / 12);
     sum += static_cast<double>(counts[bin]) * error;
   }

@@ -148,8 +148,8 @@ class GraphMaker {
     declare(*graph_->add_output(), kOnnxOutput, {options_.embedding_size});
   }
 
-  /// Returns whether operation i is a batch norm of the result of operation i - 1, and the only
-  /// operation that reads this result.
+  /// Returns whether operation i is a batch norm that reads the result of operation i - 1, and no
+  /// other operation reads this result.
   [[nodiscard]] bool is_folded(std::size_t i) const {
     if (i == network_.size() || network_[i].kind != NetworkOp::Kind::kBatchNorm) return false;
     const std::string& x = network_[i].x;
@@ -227,7 +227,7 @@ class GraphMaker {
     return dequantized(name, name);
   }
 
-  /// Returns the value x after quantization to int8; x itself in a float graph.
+  /// Returns the value x after quantization to int8, or in a float graph x itself.
   std::string quantized(const std::string& x) {
     if (onnx_.int8 == nullptr) return x;
     std::string& y = quantized_[x];
@@ -238,7 +238,7 @@ class GraphMaker {
     return y = dequantized(int8, x);
   }
 
-  /// Converts an int8 value to floats with the scale and zero point of `of`.
+  /// Converts an int8 value to floats, with the scale and the zero point of the value `of`.
   std::string dequantized(const std::string& int8, const std::string& of) {
     const std::string y =
         node("DequantizeLinear", of + ".dequantized", {int8, of + ".scale", of + ".zero_point"});
@@ -287,7 +287,7 @@ class GraphMaker {
     Floats mu = values(mean), var = values(variance);
     Floats gamma = op.affine ? values(weight) : Floats(mu.size(), 1.f);
     Floats beta = op.affine ? values(bias) : Floats(mu.size());
-    if (half_) {  // statistics may exceed float16's range: use mean 0 and variance 1
+    if (half_) {  // its statistics may exceed float16's range: use mean 0 and variance 1
       Affine affine = affine_of(op);
       for (float& scale : affine.scale) scale *= std::sqrt(1.f + op.epsilon);
       gamma = affine.scale, beta = affine.shift;
@@ -404,7 +404,7 @@ class GraphMaker {
     const std::string q = heads_of("q", {0, 2, 1, 3}), k = heads_of("k", {0, 2, 3, 1}),
                       v = heads_of("v", {0, 2, 1, 3});
     floats(name("scale"), {}, {1.f / std::sqrt(static_cast<float>(size))}, half_);
-    // Scaled before the product, which might exceed float16's range.
+    // Scale before the product, because the product might exceed float16's range.
     const std::string scaled = node("Mul", name("scaled"), {q, name("scale")});
     const std::string scores = node("MatMul", name("scores"), {scaled, k});
     const std::string weights = node("Softmax", name("weights"), {scores});

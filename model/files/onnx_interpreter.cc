@@ -29,8 +29,8 @@ struct Activation {
   [[nodiscard]] std::int64_t elements() const { return n * c * h * w; }
 };
 
-// Limit for all activations that are still to be read: 1 GB. Without it, a hostile file could make
-// activations grow without end, by padding or doubling them again and again.
+// Limits the size of all activations that are still to be read to 1 GB. Without a limit, a hostile
+// file could make activations grow without end, by padding or doubling them again and again.
 constexpr double kMostNumbers = 1 << 28;
 
 /// [outer, rows, columns] -> [outer, columns, rows]. NCHW to NHWC, OIHW to OHWI, and back.
@@ -157,7 +157,8 @@ class Interpreter {
     expect(numbers <= kMostNumbers, "activations would take more than 1 GB");
   }
 
-  /// Creates output i with the values of `like`, or with its shape and zeros if it has no values.
+  /// Creates output i. It has the values of `like`, or if `like` has only a shape, that shape and
+  /// zeros.
   Activation& make_y(Activation like, int i = 0) {
     expect(i < node_->output_size(), "too few outputs");
     expect_room(double(like.n) * double(like.c) * double(like.h) * double(like.w));
@@ -192,15 +193,17 @@ class Interpreter {
     each([&](float value, std::size_t c) { return value < 0 ? value * slope[c] : value; });
   }
 
-  /// Computes y = f(x, b), where b is an activation of the same shape, one with a number for each
-  /// row of the last axis or for each channel of an image, or a parameter for the last axes.
+  /// Computes y = f(x, b). b may be an activation of the same shape; an activation with a number
+  /// for each row of the last axis, or for each channel of an image; or a parameter for the last
+  /// axes.
   void binary(const std::function<float(float, float)>& f) {
     Activation y = x();
     const auto other = activations_.find(node_->input(1));
     const bool computed = other != activations_.end();
     const std::vector<float> b = computed ? other->second.values : float_values(parameter(1));
     const std::size_t count = y.values.size();
-    std::size_t outer = 1, inner = 1;  // f's second number is b[i / outer * inner + i % inner]
+    // The second argument of f is b[i / outer * inner + i % inner].
+    std::size_t outer = 1, inner = 1;
     if (!computed) {
       expect(b.size() == 1 || is_suffix(dims_of(parameter(1)), y.dims),
              "found a parameter that does not fit the last axes");

@@ -13,7 +13,8 @@
 
 namespace pfc {
 
-/// Called with each activation, including the input. The order of its numbers is unspecified.
+/// Called with each activation, including the graph's input. The order of the activation's numbers
+/// is unspecified.
 using ObserveActivation = std::function<void(const std::string& value, std::span<const float>)>;
 
 /// Runs the graph: images float32 [batch, 3, height, width] -> its output [batch, D]. Float16

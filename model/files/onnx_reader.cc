@@ -25,8 +25,8 @@ using Floats = std::vector<float>;
 
 constexpr std::int64_t kUsualSide = 112;
 
-/// A graph indexed from each value to its readers. Nodes without effect at inference are left
-/// out: their outputs count as their inputs.
+/// A graph in which each value is mapped to the nodes that read it. Nodes without effect at
+/// inference are left out: each one's output counts as its input.
 class Walk {
  public:
   explicit Walk(const onnx::GraphProto& graph) {
@@ -213,8 +213,8 @@ class Matcher {
     if (op.relu6) value_[op.name] = next(op, value(op.name), "Clip").output(0);
   }
 
-  /// Takes the parameter that the node of this type after the activation reads. Returns the node's
-  /// output.
+  /// Finds the node of this type that reads x, and takes its parameter under the name `name`.
+  /// Returns the node's output.
   const std::string& take_next(const NetworkOp& op, const std::string& x, std::string_view type,
                                const std::string& name) {
     const onnx::NodeProto& node = next(op, value(x), type);
@@ -229,7 +229,7 @@ class Matcher {
     for (const char* const type : {"Reshape", "Transpose"}) y = next(op, y, type).output(0);
     y = take_next(op, op.name, "Add", op.x + ".bias");
     y = take_next(op, op.name, "Add", op.name);
-    // Only training reads this token.
+    // Only training reads this token, so the graph does not have it.
     const auto width = static_cast<std::int64_t>(channels_.at(op.x));
     add("mask_token", {1, 1, width}, Floats(static_cast<std::size_t>(width)));
   }
@@ -241,7 +241,7 @@ class Matcher {
     y = take_next(op, op.name, "Add", op.name + ".bias");
   }
 
-  /// An attention has no parameters: follows the path of the values.
+  /// An attention has no parameters, so this only follows the path of the values through the graph.
   void attention(const NetworkOp& op) {
     const onnx::NodeProto& parts = next(op, value(op.x), "Split");
     if (parts.output_size() != 3) {
@@ -267,7 +267,7 @@ class Matcher {
   }
 
   void batch_norm(const NetworkOp& op) {
-    // The bias that the previous layer has in the graph, but not in the network.
+    // The bias of the previous layer. The graph has it, but the network does not.
     const Floats bias = bias_.contains(op.x) ? bias_.at(op.x) : Floats();
     if (const onnx::NodeProto* const node = walk_.reader(value(op.x), "BatchNormalization")) {
       Floats mean = float_values(parameter(op, *node, 3));
@@ -278,7 +278,7 @@ class Matcher {
       add_norm(op, float_values(parameter(op, *node, 1)), float_values(parameter(op, *node, 2)),
                std::move(mean), std::move(variance));
       value_[op.name] = node->output(0);
-    } else {  // folded
+    } else {  // the batch norm was folded into the previous layer
       const std::size_t channels = channels_.at(op.x);
       add_norm(op, Floats(channels, std::sqrt(1.f + op.epsilon)),
                bias.empty() ? Floats(channels) : bias, Floats(channels), Floats(channels, 1.f));
@@ -365,8 +365,8 @@ const onnx::TensorProto* linear_tensor(const Walk& walk, const onnx::NodeProto& 
   return weight != nullptr && weight->dims_size() == 2 ? weight : nullptr;
 }
 
-/// Returns the size of the last linear layer's result, or without one that of the graph's output;
-/// 0 if neither is known.
+/// Returns the size of the last linear layer's result. Without a linear layer, returns the size of
+/// the graph's output; 0 if it is unknown too.
 std::int64_t embedding_size_of(const onnx::GraphProto& graph, const Walk& walk) {
   const auto linear = std::find_if(
       graph.node().rbegin(), graph.node().rend(),
@@ -400,7 +400,7 @@ std::optional<BackboneOptions> sizes_of(const onnx::GraphProto& graph, const Wal
 }
 
 /// Returns the network whose convolutions have the same shapes as those in the graph, and which has
-/// as many linear layers.
+/// as many linear layers as the graph.
 std::optional<BackboneOptions> recognise(Ops& ops, const onnx::GraphProto& graph,
                                          const Walk& walk) {
   std::optional<BackboneOptions> options = sizes_of(graph, walk);

@@ -13,8 +13,8 @@ std::int64_t product_of(const Dims& dims);
 /// Returns whether `dims`, without leading axes of size 1, are the last axes of `of`.
 bool is_suffix(const Dims& dims, const Dims& of);
 bool is_permutation_of(const Dims& order, std::size_t axes);
-/// Replaces 0 by the old size and -1 by what is left, as ONNX's Reshape does. Returns whether the
-/// shapes have equally many elements, and no axis is empty.
+/// Changes a shape as ONNX's Reshape does: 0 becomes the old size, and -1 becomes what is left.
+/// Returns whether the shapes have equally many elements, and no axis is empty.
 bool resolve_shape(Dims& dims, const Dims& old);
 
 /// Returns the tensor with axis order[i] of x as axis i. REQUIRES: is_permutation_of().

@@ -21,8 +21,8 @@ namespace {
 using Kind = PickleValue::Kind;
 using Shape64 = std::vector<std::int64_t>;
 
-// Limits what a small file can make the reader store or visit: objects that refer to each other
-// repeatedly, and tensors that repeat their storage.
+// Limits what the reader stores or visits for a small file, which may contain objects that refer to
+// each other repeatedly, or tensors that repeat their storage.
 constexpr std::size_t kMostEntries = std::size_t{1} << 20;
 constexpr int kMostDepth = 16;
 constexpr std::uint64_t kMostCopiedPerByte = 4;
@@ -106,7 +106,7 @@ TorchFile TorchReader::read() {
 
 void TorchReader::visit(const Pickle& pickle, const PickleValue& value, const std::string& name,
                         int depth) {
-  entries_ += 1 + name.size() / 64;  // long names count as several
+  entries_ += 1 + name.size() / 64;  // long names count as several entries
   if (entries_ > kMostEntries) fail("data.pkl has more entries than models have");
   switch (value.kind) {
     case Kind::kDict:

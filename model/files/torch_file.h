@@ -26,9 +26,9 @@ struct TorchFile {
 bool looks_like_torch_file(const std::filesystem::path& path);
 
 /// Reads the zip format (PyTorch 1.6 and newer). Throws InputError that names the file, and the
-/// member, offset or tensor: damaged or compressed members, a pickle that PyTorch did not write,
-/// a tensor outside its storage, tensors that together are far larger than the file, or an older
-/// format (with the command that converts it).
+/// member, offset or tensor, for damaged or compressed members, a pickle that PyTorch did not
+/// write, a tensor outside its storage, tensors that together are far larger than the file, or an
+/// older format (the error then has the command that converts it).
 TorchFile read_torch_file(const std::filesystem::path& path);
 
 }  // namespace pfc

@@ -29,7 +29,8 @@ void append(std::string& to, Integer value) {
 }
 
 /// A zip file of stored members (PKWARE, APPNOTE.TXT, sections 4.3.7, 4.3.12 and 4.3.16). The
-/// bytes of each begin at a multiple of 64, as in PyTorch's files, so they can be mapped.
+/// content of each member begins at a multiple of 64 bytes, as in PyTorch's files, so it can be
+/// mapped.
 class StoredZip {
  public:
   explicit StoredZip(const std::filesystem::path& path) : path_(path), file_(path) {}
@@ -62,7 +63,7 @@ class StoredZip {
 
   void finish() {
     std::string end = "PK\x05\x06";
-    end.append(4, '\0');  // this disk and the directory's are number 0
+    end.append(4, '\0');  // this disk and the disk of the directory are number 0
     append(end, members_);
     append(end, members_);
     append(end, bounded(directory_.size()));

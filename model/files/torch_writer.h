@@ -48,8 +48,8 @@ class TorchWriter {
   std::vector<TorchTensor> tensors_;
 };
 
-/// Adds a dict of the tensors, which must exist until the file is written: those named in `first`,
-/// in that order, then the others by name.
+/// Adds a dict of the tensors: first those named in `first`, in that order, then the others by
+/// name. The tensors must exist until the file is written.
 void add_state_dict(TorchWriter& writer, const NamedTensors& state_dict,
                     std::span<const std::string> first = {});
 

@@ -60,7 +60,8 @@ void convert_to_float32(NamedTensors& table) {
   }
 }
 
-/// Adds num_batches_tracked, which old files lack, and files that PyTorch did not write.
+/// Adds num_batches_tracked if it is missing: old files lack it, and so do files that PyTorch did
+/// not write.
 void add_missing_counters(NamedTensors& table) {
   const auto tensors = table.tensors();
   for (const auto& [name, tensor] : tensors) {
@@ -75,8 +76,8 @@ void add_missing_counters(NamedTensors& table) {
 constexpr const char* kAdafaceStem = "input_layer.0.weight";
 constexpr std::string_view kLightningModule = "model.", kCvlfaceModule = "net.";
 
-/// Returns the order of a state dict in pfc: AdaFace's networks read BGR. TFace's networks have the
-/// same names and squeeze and excitation, and read RGB.
+/// Returns the order of colours that a state dict has in pfc: BGR for AdaFace's networks. TFace's
+/// networks have the same tensor names and also squeeze and excitation, and read RGB.
 ChannelOrder usual_order(const NamedTensors& state_dict) {
   const bool adaface = state_dict.tensors().contains(kAdafaceStem) &&
                        !state_dict.tensors().contains("body.0.res_layer.se_block.fc1.weight");
@@ -100,7 +101,7 @@ ChannelOrder order_of_cvlface(std::filesystem::path path) {
       "in the same folder; copy the file that CVLface saved with the weights");
 }
 
-/// Converts a network with AdaFace's names from RGB to BGR, and back.
+/// Converts a network with AdaFace's tensor names from RGB to BGR, or back.
 void reverse_stem(NamedTensors& state_dict) {
   const NamedTensors::Tensor stem = state_dict.at(kAdafaceStem);
   const std::vector<std::int64_t>& shape = stem.shape;
@@ -213,8 +214,8 @@ void move_classifier(WeightsFile& file) {
   for (const auto& [name, tensor] : classifier.tensors()) file.others.add(name, tensor);
 }
 
-/// ONNX files usually begin with the field ir_version, a small number. The ninth byte of a
-/// safetensors file is a brace.
+/// ONNX files usually begin with the field ir_version, a small number. Safetensors files may begin
+/// like that too, but their ninth byte is a brace.
 bool looks_like_onnx_file(const std::filesystem::path& path) {
   if (path.extension() == ".onnx") return true;
   const std::string begin = read_text(path, 9);

@@ -18,14 +18,15 @@ void reverse_channels(std::span<float> weights, std::int64_t places);
 
 /// The content of a file of weights. The tensors may be views of the mapped file.
 struct WeightsFile {
-  std::string format;       ///< "safetensors", "PyTorch", "ONNX"
-  NamedTensors state_dict;  ///< of the network, in arcface_torch's names, or AdaFace's with
-                            ///< weights for BGR: F32; num_batches_tracked of every batch norm is
-                            ///< I64 and 0 where the file lacks it
-  NamedTensors others;      ///< tensors outside the network: "centres" [C, D] of pfc or AdaFace,
-                            ///< "state_dict_softmax_fc/weight" of arcface_torch's checkpoint,
-                            ///< "fc.weight" and "fc.bias" of torchvision's resnet
-  nlohmann::json about;     ///< other metadata of the file, as a JSON object: {"network": "r50"}
+  std::string format;  ///< "safetensors", "PyTorch", "ONNX"
+  /// The network's tensors, under arcface_torch's names, or AdaFace's names with weights for BGR.
+  /// They are F32, except num_batches_tracked of each batch norm: I64, and 0 if the file lacks it.
+  NamedTensors state_dict;
+  /// Tensors outside the network: "centres" [C, D] of pfc or AdaFace,
+  /// "state_dict_softmax_fc/weight" of arcface_torch's checkpoint, "fc.weight" and "fc.bias" of
+  /// torchvision's resnet.
+  NamedTensors others;
+  nlohmann::json about;  ///< other metadata of the file, as a JSON object: {"network": "r50"}
   ChannelOrder channel_order = ChannelOrder::kRgb;  ///< channel order of the file's network
 };
 

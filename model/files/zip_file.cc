@@ -148,7 +148,7 @@ std::pair<std::string, ZipFile::Member> ZipFile::read_entry(std::uint64_t& at,
   return {name, {.begin = begin, .size = size, .crc = number_at<std::uint32_t>(header, 16)}};
 }
 
-/// Throws if members overlap: their bytes would be read once for each member.
+/// Throws if members overlap, because then the same bytes would be read once for each member.
 void ZipFile::check_places() const {
   std::vector<std::tuple<std::uint64_t, std::uint64_t, std::string_view>> places;
   for (const auto& [name, m] : members_) places.emplace_back(m.begin, m.begin + m.size, name);

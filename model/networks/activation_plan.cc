@@ -98,7 +98,8 @@ std::vector<int> ActivationPlan::recompute(const LayerSpan& block, int again) {
         std::ranges::all_of(s.touches, [&](const Touch& t) { return in_block(t) || late(t); });
     if (!s.kept && only && in_block(s.touches.front())) of_block.push_back(&s);
   }
-  // A needed tensor needs the layers that write it, and these need the tensors that they read.
+  // If a tensor is needed again, the layers that write it must run again, and these need the
+  // tensors that they read.
   std::set<int> layers;
   const auto runs_again = [&](const Touch& t) { return layers.contains(t.layer); };
   std::size_t before = 0;
@@ -119,7 +120,7 @@ std::vector<int> ActivationPlan::recompute(const LayerSpan& block, int again) {
     std::vector<LayerSpan>& spans = s.lifetime.spans;
     const int last = std::max(spans.back().last, again);
     if (std::ranges::find(of_block, &s) == of_block.end()) {
-      // The layers that run again read it, or write the same values again.
+      // The layers that run again read this tensor, or write the same values into it.
       check(s.kept || std::none_of(std::max(first, std::next(s.touches.begin())), s.touches.end(),
                                    [&](const Touch& t) { return t.writes && !late(t); }),
             "activation plan: a layer that runs again needs a tensor that was changed since");

@@ -1,4 +1,4 @@
-// Plans the offsets of activations and their gradients in one buffer. Tensors that are never
+// Plans the offsets of activations and their gradients in one buffer. Two tensors that are never
 // needed at the same time share memory.
 //
 // Before training, one step (forward, then backward) is simulated without computing: each layer
@@ -8,8 +8,8 @@
 // 5.2).
 //
 // Activations that are recomputed (Chen et al., "Training deep nets with sublinear memory cost",
-// arXiv 1604.06174) have the same offset in both passes, and other tensors can use their memory
-// between the passes.
+// arXiv 1604.06174) have the same offset in both passes, and between the passes other tensors can
+// use their memory.
 #pragma once
 
 #include <cstdint>
@@ -59,9 +59,10 @@ class ActivationPlan {
   void keep(const Tensor& tensor);
   [[nodiscard]] bool made(const Tensor& tensor) const { return storage_.contains(&tensor); }
 
-  /// Frees what the layers of `block` have made and none of the layers between them and `again`
-  /// has used, until these layers run again at the beginning of the layer `again`. Returns the
-  /// layers that must run again for `again` and those after it. REQUIRES: the whole step has been
+  /// Makes the backward pass recompute activations of `block`. These are the tensors that the
+  /// layers of `block` have made and that no layer between `block` and `again` uses. Their memory
+  /// is free until the beginning of layer `again`, where layers of `block` run again. Returns these
+  /// layers: those that layer `again` or a later layer needs. REQUIRES: the whole step has been
   /// recorded; blocks do not overlap.
   std::vector<int> recompute(const LayerSpan& block, int again);
 
@@ -76,7 +77,7 @@ class ActivationPlan {
     int layer;
     bool writes;
   };
-  /// Memory of one tensor, or of several that are made in place of each other.
+  /// Memory of one tensor, or of several tensors that are made in place of each other.
   struct Storage {
     Lifetime lifetime;
     std::vector<Touch> touches;

@@ -16,7 +16,7 @@ namespace pfc {
 inline constexpr std::int64_t kArenaAlignment = 64 / sizeof(float);
 
 /// Appends a parameter, and sets its offset and count. The gaps between parameters stay zero,
-/// because their gradients are zero. REQUIRES: no other parameter has its name.
+/// because the gradients of the gaps are zero. REQUIRES: no other parameter has its name.
 void append_parameter(Arena& arena, Parameter parameter);
 
 /// Returns a view of one parameter in a flat tensor with the arena's layout: the arena itself,

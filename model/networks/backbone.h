@@ -30,8 +30,9 @@ struct Parameter {
   std::int64_t offset = 0;
   std::int64_t count = 0;
   std::int64_t flatten_h = 1, flatten_w = 1;  ///< for kFlattened: H and W before the flatten
-  bool reads_bgr = false;  ///< for kConvolution: the order of I is reversed in PyTorch
-  bool frozen = false;     ///< for weights: has no gradient (BackboneOptions::freeze)
+  /// For kConvolution: PyTorch's weights have the input channels in reverse order.
+  bool reads_bgr = false;
+  bool frozen = false;  ///< for weights: has no gradient (BackboneOptions::freeze)
 };
 
 std::vector<std::string> parameter_names(const std::vector<Parameter>& parameters);
@@ -48,11 +49,12 @@ struct Arena {
 };
 
 struct BackboneOptions {
-  /// kNoNetwork: embeddings are passed on (identity.cc), or with feature_size a linear layer.
+  /// kNoNetwork: the backbone returns its input (identity.cc), or with feature_size the result of a
+  /// linear layer.
   std::string network = "r50";
   std::int64_t batch = 128;
   std::int64_t embedding_size = 512;
-  std::int64_t feature_size = 0;  ///< kNoNetwork: numbers of a row of the input; 0: embedding_size
+  std::int64_t feature_size = 0;  ///< kNoNetwork: numbers in a row of the input; 0: embedding_size
   std::int64_t height = 112, width = 112;
   PixelScale pixels = {};
   float dropout = 0.f;
@@ -66,8 +68,9 @@ struct BackboneOptions {
   /// change. A batch norm whose weight and bias both match uses its running statistics and does
   /// not update them. Dropout stays on.
   std::vector<std::string> freeze = {};
-  /// Patterns of the names of blocks, or of their beginnings ("layer1"), whose activations are not
-  /// kept for the backward pass, but computed again. Results have the same bits.
+  /// Patterns of the names of blocks, or of the beginnings of such names ("layer1"). The
+  /// activations of these blocks are not kept for the backward pass, but computed again. Results
+  /// have the same bits.
   std::vector<std::string> recompute = {};
   /// The weight of the last batch norm of each block starts at 0, so the block starts as the
   /// identity. Only for torchvision's networks.
@@ -78,8 +81,8 @@ struct BackboneOptions {
 struct PixelStatistics {
   std::array<float, 3> mean, variance;
 };
-/// Returns the statistics with which (u - mean) / sqrt(variance) is what a network with this scale
-/// reads.
+/// Returns the statistics that turn u into the numbers that a network with this scale reads: (u -
+/// mean) / sqrt(variance).
 PixelStatistics statistics_of(const PixelScale& pixels);
 
 /// Returns the job's backbone options for images of this size. The caller adds sync_bn and rank.
@@ -124,9 +127,9 @@ class Backbone {
   /// Returns the copy of the weights that convolutions and linear layers read, [weights.count] in
   /// the Ops' activation type. Null if that is float32; then they read the weights themselves.
   [[nodiscard]] virtual Tensor operands() const = 0;
-  /// Whether operands() matches the current weights. If not, forward() updates it. Code that
-  /// writes both (Optimizer::step) may set this. REQUIRES: code that later writes only the weights
-  /// clears it.
+  /// Whether operands() matches the current weights. If not, forward() updates it. Code that writes
+  /// both weights and operands (Optimizer::step) may set this flag. REQUIRES: code that later
+  /// writes only the weights clears it.
   bool operands_are_current = false;
 
   Arena weights;  ///< trainable
@@ -179,9 +182,9 @@ struct HostTensor {
   std::vector<std::byte> bytes;
 };
 std::vector<HostTensor> export_state_dict(Ops& ops, const Backbone& backbone);
-/// kMayDiffer: the state dict may come from a network with another embedding or image size, whose
-/// last layers ("fc", "features", "feature") and "pos_embed" have other shapes. Such tensors are
-/// not loaded: the backbone keeps its values.
+/// kMayDiffer: the state dict may come from a network with another embedding or image size, so
+/// tensors of the last layers ("fc", "features", "feature") and "pos_embed" may have other shapes.
+/// Tensors with another shape are not loaded: the backbone keeps its own values.
 enum class LastLayers { kSame, kMayDiffer };
 struct StateDictFit {
   LastLayers last = LastLayers::kSame;

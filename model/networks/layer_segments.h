@@ -22,10 +22,11 @@ struct Segment {
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
-/// Returns segments that cover all layers in order. A layer that is not repeatable is a segment
-/// of its own. Starting at the network's end, like the backward pass, a segment takes layers
-/// until it has at least `weights` of the network's `all_weights`. Gradients are reported as
-/// ready only at segment boundaries. With `weights` 0 every layer is a segment. Pure.
+/// Returns segments that cover all layers in order. A layer that is not repeatable is a segment of
+/// its own. Segments are made from the network's end to its start, like the backward pass. A
+/// segment takes layers until it has at least `weights` of the network's `all_weights`. Gradients
+/// are reported as ready only at segment boundaries. With `weights` 0 every layer is a segment.
+/// Pure.
 std::vector<Segment> segments_of(std::span<const LayerTraits> layers, std::int64_t all_weights,
                                  std::int64_t weights);
 

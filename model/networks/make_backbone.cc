@@ -16,7 +16,7 @@ struct Named {
   const char* name;
   Family family;
   Variable* (*layers)(NetworkBuilder& net);  ///< adds the layers; returns the embeddings
-  std::int64_t embedding_size = 0;           ///< 0: the job's
+  std::int64_t embedding_size = 0;           ///< 0: the embedding size in the job
 };
 
 template <int... kBlocks>
@@ -88,7 +88,7 @@ std::string wrong_image_size(const BackboneOptions& o, const Named& named) {
     if (o.height >= kVitPatch && o.width >= kVitPatch) return "";
     return "at least one patch of 9 x 9; resize the data set";
   }
-  // These networks halve the size four or five times, each time from an even one.
+  // These networks halve the size four or five times, and each time it must be even.
   const int step = named.family == kResnet ? 32 : 16;
   if (o.height <= 0 || o.width <= 0 || o.height % step != 0 || o.width % step != 0) {
     return "multiples of " + std::to_string(step) + "; resize the data set";

@@ -50,7 +50,7 @@ class NetworkBuilder::Network : public Backbone {
     const ForwardPass pass{.training = training, .step = step};
     step_ = step;
     for (Stretch& s : stretches_) {
-      // Evaluation of a training network is rare and enqueues other calls: not recorded.
+      // Not recorded when a training network evaluates: this is rare, and enqueues other calls.
       run(s, training == trainable_ ? &s.forward : nullptr, [this, segment = s.segment, pass] {
         for (std::size_t i = segment.begin; i < segment.end; ++i) layers_[i].layer->forward(pass);
       });
@@ -77,11 +77,12 @@ class NetworkBuilder::Network : public Backbone {
             }
           });
       const std::int64_t first_weight = layers_[s->segment.begin].first_weight;
-      if (first_weight == final_from) continue;  // layers without weights
+      // No gradient has become final: these layers have no weights.
+      if (first_weight == final_from) continue;
       final_from = first_weight;
       ready(std::max<std::int64_t>(0, final_from - first));
     }
-    if (first == weights.count) ready(0);  // there are no gradients
+    if (first == weights.count) ready(0);  // there are no gradients, so all are final
   }
 
  private:
@@ -96,11 +97,11 @@ class NetworkBuilder::Network : public Backbone {
 
   struct Stretch {
     Segment segment;
-    // Each is recorded in the first pass of its kind.
+    // Each is recorded when the stretch first runs that kind of pass.
     std::unique_ptr<RepeatedWork> forward, backward, accumulating_backward;
   };
 
-  /// `work`: where to store the repeated work; null: it is not stored.
+  /// `work`: where the recorded work is stored; null: nothing is recorded.
   template <typename Enqueue>
   void run(const Stretch& stretch, std::unique_ptr<RepeatedWork>* work, Enqueue enqueue) {
     if (work == nullptr || !stretch.segment.repeatable) return enqueue();
@@ -252,7 +253,7 @@ Variable* NetworkBuilder::conv(const std::string& name, Variable* x, const ConvO
   return y;
 }
 
-// Adds a depthwise convolution of one pixel whose weights are 1.
+// Adds a depthwise convolution with 1 x 1 kernels whose weights are 1.
 Variable* NetworkBuilder::subsample(const std::string& name, Variable* x, int stride) {
   const Shape& in = x->data.shape;
   const std::int64_t channels = in[3];
@@ -494,7 +495,7 @@ ActivationPlan NetworkBuilder::rehearse(Variable* embeddings) {
   n.embeddings_ = embeddings;
   ActivationPlan plan;
   plan.make(n.input_->data);
-  std::vector<int> forward, backward(n.layers_.size());  // the layers' numbers in the plan
+  std::vector<int> forward, backward(n.layers_.size());  // the plan's numbers of the layers
   for (const Network::LayerEntry& entry : n.layers_) {
     forward.push_back(plan.advance());
     entry.layer->plan_forward(plan, options_.training);

@@ -30,7 +30,7 @@ struct ConvOptions {
 struct BatchNormFusion {
   std::string prelu = {};        ///< name of a PReLU that follows; empty: none
   Variable* residual = nullptr;  ///< added to the result; null: none
-  bool relu = false;             ///< a ReLU follows, after the sum; not with a PReLU
+  bool relu = false;             ///< a ReLU follows, after the sum; not together with a PReLU
   float initial_weight = 1.f;
   bool frozen_weight = false;  ///< gamma stays 1, and is saved as state
   bool affine = true;          ///< false: gamma stays 1 and beta 0, and neither is saved
@@ -60,8 +60,9 @@ class NetworkBuilder {
 
   [[nodiscard]] const BackboneOptions& options() const { return options_; }
 
-  /// Makes the layers that are added in its lifetime a block, which BackboneOptions::recompute can
-  /// name. Blocks do not overlap. Little more than a block's input is kept for its backward pass.
+  /// All layers that are added during the lifetime of a Block form a block, which
+  /// BackboneOptions::recompute can name. Blocks do not overlap. Of a recomputed block, little more
+  /// than its input is kept for the backward pass.
   class Block {
    public:
     Block(NetworkBuilder& net, std::string name);
@@ -80,14 +81,14 @@ class NetworkBuilder {
   /// Takes every stride-th pixel of every stride-th row.
   Variable* subsample(const std::string& name, Variable* x, int stride);
   Variable* batch_norm(const std::string& name, Variable* x, const BatchNormFusion& fusion = {});
-  Variable* dropout(Variable* x);  ///< in place; adds no layer when the probability is 0
+  Variable* dropout(Variable* x);  ///< changes x in place; adds no layer if the probability is 0
   Variable* linear(const std::string& name, Variable* x, const LinearOptions& o);
 
   // network_builder_pooling.cc
-  Variable* relu(const std::string& name, Variable* x);  ///< in place
+  Variable* relu(const std::string& name, Variable* x);  ///< changes x in place
   Variable* max_pool(const std::string& name, Variable* x, const PoolOptions& o);
-  /// Returns the average of each sample's pixels: embeddings, float32 [B, C], or activations [B, 1,
-  /// 1, C].
+  /// Returns the average over each sample's pixels: as embeddings, float32 [B, C], or as
+  /// activations [B, 1, 1, C].
   Variable* average_pool(const std::string& name, Variable* x, bool embeddings);
   /// Returns x * sigmoid(logits) + residual.
   Variable* gate(const std::string& name, Variable* x, Variable* logits, Variable* residual);
@@ -97,10 +98,10 @@ class NetworkBuilder {
   /// parameter `positions`. Called once.
   Variable* tokens(const std::string& positions, Variable* x, const Initial& initial_bias,
                    const Initial& initial_positions);
-  /// Keeps `kept` random tokens of each sample in training. Called at most once.
+  /// In training, keeps `kept` random tokens of each sample. Called at most once.
   Variable* keep_tokens(Variable* x, std::int64_t kept);
-  /// Undoes keep_tokens(): the other tokens become the parameter `name` [1, 1, D]. If all tokens
-  /// are kept, the parameter is state: in files, but not trained.
+  /// Undoes keep_tokens(): the tokens that were not kept become the parameter `name` [1, 1, D]. If
+  /// all tokens are kept, the parameter belongs to the state: it is in files, but not trained.
   Variable* restore_tokens(const std::string& name, Variable* x, const Initial& initial);
   Variable* layer_norm(const std::string& name, Variable* x);
   Variable* attention(const std::string& name, Variable* x, std::int64_t heads);
@@ -112,7 +113,7 @@ class NetworkBuilder {
   std::unique_ptr<Backbone> build(Variable* embeddings);
   /// The parameters of the layers added so far.
   [[nodiscard]] BackboneParameters parameters() const;
-  /// Returns the names of the blocks and their beginnings: "layer1", "layer1.0".
+  /// Returns the names of the blocks, and the beginnings of these names: "layer1", "layer1.0".
   [[nodiscard]] std::vector<std::string> block_names() const;
   /// Returns the operations of the layers so far, at inference.
   [[nodiscard]] const std::vector<NetworkOp>& graph() const { return graph_; }
@@ -136,7 +137,7 @@ class NetworkBuilder {
   void add_identity(std::unique_ptr<Layer> layer, const Variable* x, const Variable* y);
   /// Returns x in the type of activations.
   Variable* converted(Variable* x);
-  /// Returns the global index of this worker's first element if each worker has `each`.
+  /// Returns the global index of this worker's first element if each worker has `each` elements.
   [[nodiscard]] std::uint64_t first_of_rank(std::int64_t each) const;
   [[nodiscard]] Arena& network_weights() const;
   [[nodiscard]] Arena& network_state() const;

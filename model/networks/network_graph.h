@@ -12,7 +12,8 @@ namespace pfc {
 /// The epsilon of most batch norms and of layer norms, as in arcface_torch.
 inline constexpr float kBatchNormEpsilon = 1e-5f;
 
-/// One operation at inference. It reads named activations and writes the one that has its own name.
+/// One operation at inference. It reads named activations, and writes the activation that has the
+/// operation's name.
 struct NetworkOp {
   enum class Kind {
     kConv,
@@ -34,9 +35,10 @@ struct NetworkOp {
 
   int kernel = 1, stride = 1, pad = 0;  ///< for a convolution, which has no bias, or a max pooling
   std::int64_t groups = 1;
-  bool reads_bgr = false;  ///< a convolution whose weights have their input channels reversed
+  bool reads_bgr = false;  ///< a convolution whose weights have the input channels in reverse order
 
-  bool affine = true;  ///< a batch norm has weight and bias; otherwise they are 1 and 0
+  /// Whether a batch norm has weight and bias; otherwise they count as 1 and 0.
+  bool affine = true;
   float epsilon = kBatchNormEpsilon;  ///< for batch norm and layer norm
 
   std::string prelu;     ///< module of the PReLU that follows a batch norm; empty: none

@@ -115,7 +115,8 @@ void check_no_unknown_tensor(const BackboneParameters& parameters, const NamedTe
   }
 }
 
-/// Returns whether the tensor may be skipped: LastLayers covers it, and the file has another shape.
+/// Returns whether the tensor may be skipped: LastLayers covers it, and in the file it has another
+/// shape.
 bool is_left(const Parameter& p, const NamedTensors& file) {
   constexpr std::array<std::string_view, 6> kLast = {
       "fc.", "features.", "output_layer.3.", "output_layer.4.", "feature.", "pos_embed"};
@@ -189,8 +190,8 @@ std::vector<std::string> import_state_dict(Ops& ops, Backbone& backbone, const N
       import_parameter(ops, p, arena->flat(), file, "");
     }
   }
-  // PyTorch counts batches per batch norm. The counts are equal unless layers were swapped by hand.
-  // With a constant momentum the count has no effect.
+  // PyTorch counts the batches of each batch norm separately. The counts are equal unless layers of
+  // different networks were combined by hand. With a constant momentum the count has no effect.
   backbone.batches_tracked = 0;
   for (const std::string& name : batches_tracked_names(backbone.state.parameters)) {
     if (!is_wanted(name, fit)) continue;

@@ -8,8 +8,8 @@
 
 namespace pfc {
 
-/// A copy of the running statistics, the only part of a backbone besides its gradients that a
-/// micro-batch changes. Enqueues its copies. Owned by the training thread.
+/// A copy of the running statistics. Apart from the gradients, they are the only part of a backbone
+/// that a micro-batch changes. Enqueues its copies. Owned by the training thread.
 class StatisticsBackup {
  public:
   /// `needed`: whether a step has several micro-batches; if not, no copy is kept. Borrows the rest.

@@ -136,8 +136,9 @@ TEST_P(Collectives, RunsManyBeforeTheHostWaits) {
     const Floats part(r.ops, std::vector<float>(1000));
     const Floats floats(r.ops, mine);
     for (int round = 0; round < 30; ++round) {
-      r.comm.all_gather(floats, gathered);        // the inputs of all ranks ...
-      r.comm.reduce_scatter_sum(gathered, part);  // ... summed: each gets its own once per rank
+      r.comm.all_gather(floats, gathered);
+      // Each rank gets its own input, added up once for each rank.
+      r.comm.reduce_scatter_sum(gathered, part);
       r.ops.copy(part, floats);
       r.comm.broadcast(floats, round % world_size_);
     }

@@ -79,7 +79,7 @@ TEST(Exchange, EndsWhenItIsAborted) {
   std::atomic<bool> ended = false;
   on_threads(2, [&](int rank) {
     const auto comm = make_host_comm(options_of(rank, 2), &store);
-    comm->barrier();  // no rank leaves while the other still connects
+    comm->barrier();  // no rank leaves while another rank is still connecting
     if (rank == 1) {  // never sends
       while (!ended) std::this_thread::yield();
       return;
@@ -99,7 +99,7 @@ TEST(Exchange, FailsQuicklyWhenThePeerIsGone) {
   MemoryStore store;
   on_threads(2, [&](int rank) {
     const auto comm = make_host_comm(options_of(rank, 2), &store);
-    comm->barrier();  // no rank leaves while the other still connects
+    comm->barrier();  // no rank leaves while another rank is still connecting
     if (rank == 1) return;
     Bytes bytes(1000);
     const Comm::Sent sent{1, bytes};

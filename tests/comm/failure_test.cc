@@ -27,13 +27,13 @@
 
 namespace {
 
-/// Seconds that are added to the kernel's time of day. A decrease acts like a clock that is set
-/// back.
+/// Seconds that the test adds to the kernel's time of day. A decrease has the effect of a clock
+/// that is set back.
 std::atomic<std::int64_t> seconds_ahead{0};
 
 }  // namespace
 
-/// Replaces the C library's function for all code of this test program.
+/// Replaces the C library's function in this whole test program.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
   if (result == 0 && clock == CLOCK_REALTIME) time->tv_sec += seconds_ahead;
@@ -79,7 +79,7 @@ TEST(CommFailure, NamesAnAddressOfAnotherMachine) {
   });
 }
 
-/// Store of a rank that dies as soon as its peers have its address.
+/// The store of a rank that dies as soon as its peers have read its address.
 class StoreOfOneThatDies : public KeyValueStore {
  public:
   explicit StoreOfOneThatDies(KeyValueStore& store) : store_(store) {}
@@ -106,7 +106,8 @@ std::string dies_while_connecting(CommOptions options, const std::function<void(
       return;
     }
     CommOptions mine = options_of(1, 2);
-    mine.address = "127.0.0.2";  // Gloo: the lower address waits for the higher one to connect
+    // With Gloo, the rank with the lower address waits for the other rank to connect.
+    mine.address = "127.0.0.2";
     StoreOfOneThatDies dying(store);
     EXPECT_THAT(message_of<CommError>([&] { make_host_comm(mine, &dying); }), HasSubstr("killed"));
     then();
@@ -232,7 +233,7 @@ using Waiting = void (*)(Comm&);
 TEST(CommFailure, AbortFreesTheWaitingThreadAndFailsLaterCalls) {
   const std::vector<Waiting> collectives{
       [](Comm& comm) { comm.barrier(); }, [](Comm& comm) { all_reduce(comm, 10); },
-      [](Comm& comm) { all_reduce(comm, 6'000'000); },  // more than the sockets hold
+      [](Comm& comm) { all_reduce(comm, 6'000'000); },  // more data than the sockets hold
       [](Comm& comm) {
         std::vector<std::byte> bytes(24'000'000);
         comm.broadcast({bytes.data(), DType::kUInt8, {24'000'000}}, 0);
@@ -251,7 +252,8 @@ TEST(CommFailure, AbortFreesTheWaitingThreadAndFailsLaterCalls) {
                     HasSubstr("a newer generation has begun"));
       });
       while (comm->counters().calls < 2) std::this_thread::yield();  // the collective has begun
-      std::this_thread::sleep_for(5ms);  // usually it waits by now; either must work
+      // Usually the collective is waiting by then, but it must work in both cases.
+      std::this_thread::sleep_for(5ms);
       comm->abort("a newer generation has begun");
       waits.join();
       EXPECT_THAT(message_of<CommError>([&] { comm->barrier(); }), HasSubstr("earlier failure"));
@@ -266,7 +268,7 @@ TEST(CommFailure, AbortedCommOfOneWorkerThrows) {
   EXPECT_EQ(message_of<CommError>([&] { comm->barrier(); }), "a newer generation has begun");
 }
 
-constexpr std::int64_t kFloats = 6'000'000;  // more than the socket buffers hold
+constexpr std::int64_t kFloats = 6'000'000;  // more data than the socket buffers hold
 
 using Collective = void (*)(Comm&, std::vector<float>& in, std::vector<float>& out);
 
@@ -300,7 +302,7 @@ pid_t fork_rank(int rank, int world_size, const std::filesystem::path& folder,
   ::_exit(error.empty() ? 1 : 0);
 }
 
-/// This process is rank 0. Kills the last rank during the third collective or later.
+/// Runs rank 0 in this process. Kills the last rank during the third collective or a later one.
 void kill_one_of(int world_size, Collective collective, const std::string& name) {
   TemporaryFolder folder;
   std::vector<pid_t> others;

@@ -62,16 +62,17 @@ struct Transport {
   friend void PrintTo(const Transport& transport, std::ostream* out) { *out << transport.name; }
 };
 
-/// In comm_test: Gloo, and NCCL if there is an emulation of it. In comm_gpu_test: NCCL.
+/// In comm_test: Gloo, and NCCL if the build has its emulation. In comm_gpu_test: NCCL.
 std::vector<Transport> transports();
-/// Returns the numbers of ranks for all tests: some divide the data, others do not.
+/// Returns the numbers of ranks for which all tests run. Some of them divide the data, others do
+/// not.
 std::vector<int> world_sizes();
 const Transport& gloo();
 
 /// One rank, and its device.
 struct RankOnDevice {
   Ops& ops;
-  Comm& comm;  ///< for the step
+  Comm& comm;  ///< the communicator of the step
   Comm& gradients;
 };
 

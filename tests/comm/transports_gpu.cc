@@ -1,5 +1,5 @@
-// Ranks that share one GPU. NCCL rejects two ranks of a host on one GPU, so each claims to be a
-// separate host. They then communicate over sockets, like hosts.
+// Ranks that share one GPU. NCCL rejects two ranks of one host on the same GPU, so each rank claims
+// to be a separate host. They then communicate over sockets, as hosts do.
 #include <unistd.h>
 
 #include <array>
@@ -21,7 +21,7 @@ std::unique_ptr<Ops> gpu_of_rank(int rank) {
   return make_cuda_ops({});
 }
 
-// Uses a separate process: see on_processes().
+// Asks a separate process, because CUDA does not survive a fork (on_processes()).
 std::string why_no_gpu() {
   static const std::string answer = [] {
     int ends[2];
@@ -48,13 +48,13 @@ std::vector<Transport> transports() {
            .make_ops = gpu_of_rank,
            .make_comms =
                [](Ops& ops, const CommOptions& options, KeyValueStore& store) {
-                 return make_nccl_comms(ops, options, store);  // for one rank too
+                 return make_nccl_comms(ops, options, store);  // even for one rank
                },
            .processes = true,
            .why_not = why_no_gpu}};
 }
 
-// They use the GPU in turns, so more ranks would not test more.
+// The ranks take turns on the GPU, so more ranks would not test more.
 std::vector<int> world_sizes() { return {1, 2, 4}; }
 
 }  // namespace pfc

@@ -157,7 +157,7 @@ TEST_F(SeveralSets, CompareTheNumbersOfTheJobWithTheSumOfAllSets) {
   EXPECT_THAT(error(), HasSubstr("found 3 images, but num_image is 2"));
 }
 
-/// The images here have labels 0 and 1 only, but the job and the list of names have three classes.
+/// The images have only the labels 0 and 1, but the job and the list of names have three classes.
 TEST_F(SeveralSets, SingleSetWithNamesUsesTheNumbersOfTheJob) {
   job_.rec = {write("a", {0, 1}, 2)};
   std::filesystem::remove(folder_ / "a" / "property");

@@ -39,7 +39,7 @@ class DatasetFolder : public ::testing::Test {
   std::vector<std::string> warnings() {
     return open_dataset({.rec = folder_.path()})->info().warnings;
   }
-  /// Keeps only the first lines.
+  /// Removes all lines of the index except the first ones.
   void cut_index(std::size_t lines) {
     rewrite_index([&](const std::string& text) {
       std::size_t end = 0;

@@ -58,14 +58,14 @@ TEST_F(Staging, CopiesTheFilesOfTheDataSet) {
   EXPECT_THAT(told.front(), HasSubstr("train.rec: 83 %"));
 }
 
-/// Listing a network folder of many shards is slow.
+/// Listing a network folder with many shards is slow, so it must happen only once.
 TEST_F(Staging, ListsTheDataOnce) {
   fs::create_directories(folder_ / "shards");
   for (const char* name : {"a.tar", "b.tar"}) {
     write_file(folder_ / "shards" / name, std::vector<std::byte>(1000));
   }
   const Fd watch(inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-  // Equal consecutive events are reported once, so closing events must separate them.
+  // The kernel reports equal consecutive events once, so events for closing must separate them.
   const int events_of = inotify_add_watch(watch, (folder_ / "shards").c_str(), IN_OPEN | IN_CLOSE);
   ASSERT_GE(events_of, 0);
   stage_dataset(folder_ / "shards", fast_);
@@ -94,7 +94,8 @@ TEST_F(Staging, CopiesOnce) {
   const fs::path there = stage_dataset(data_, fast_);
   const auto inode = [&] { return fs::hard_link_count(there / "train.rec"); };
   ASSERT_EQ(inode(), 1u);
-  fs::create_hard_link(there / "train.rec", folder_ / "kept");  // detects a replaced file
+  // A second link, with which the test notices that the file was replaced.
+  fs::create_hard_link(there / "train.rec", folder_ / "kept");
   stage_dataset(data_, fast_);
   EXPECT_EQ(inode(), 2u);
 }
@@ -122,7 +123,7 @@ TEST_F(Staging, RemovesFilesThatTheDataDoNotHave) {
   EXPECT_EQ(read_file(there / "property").size(), 21u);
 }
 
-/// A partial copy uses space that the whole one needs.
+/// An incomplete copy takes up space that the complete copy needs.
 TEST_F(Staging, RemovesFilesOfAnEarlierRun) {
   const fs::path there = stage_dataset(data_, fast_);
   write_file(there / "train.rec.part", "half");
@@ -207,7 +208,7 @@ TEST_F(Staging, RemovalWaitsForACopyInProgress) {
     remover.emplace([&] { EXPECT_TRUE(remove_staged(data_, fast_)); });
   };
   stage_dataset(data_, fast_, remove_meanwhile);
-  remover.reset();  // joins
+  remover.reset();  // waits for the thread
   EXPECT_FALSE(fs::exists(there));
 }
 

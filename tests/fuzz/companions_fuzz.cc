@@ -1,4 +1,5 @@
-// Side files of a data set. The first byte selects one: p: property, i: identities.txt.
+// Small files that a data set may have beside it. The first byte selects one: p: property, i:
+// identities.txt.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Images: any bytes either decode or are damaged.
+// Decoding images: any bytes are either an image or a DamagedImage.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     pfc::ImageDecoder decoder;
     const pfc::ImageSize found = decoder.size(encoded);
-    // Small images are fast, so more inputs are tried.
+    // Only small images are decoded: they are fast, so more inputs are tried.
     if (found.height > 64 || found.width > 64) return 0;
     std::vector<std::uint8_t> rgb(static_cast<std::size_t>(found.height * found.width * 3));
     decoder.decode(encoded, found, rgb);

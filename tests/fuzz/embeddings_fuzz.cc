@@ -1,5 +1,5 @@
 // Files of embeddings. The first byte selects the kind: n: embeddings.npy, l: labels.npy, s:
-// safetensors. The other one of the two .npy files is valid.
+// safetensors. With n or l, the other .npy file is valid.
 #include <cstddef>
 #include <cstdint>
 #include <string>

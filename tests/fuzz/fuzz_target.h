@@ -1,5 +1,5 @@
-// The seeds of a fuzz target. They are separate from libFuzzer's entry point, so that inputs can
-// be sampled without clang too (sample.cc).
+// The seeds of a fuzz target. They are separate from libFuzzer's entry point, so that sample.cc can
+// mutate them without clang.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Lists of IJB. The first byte selects one: f: landmarks, t: templates, p: pairs, g: a gallery.
-// The others are valid.
+// Lists of IJB. The first byte selects one: f: landmarks, t: templates, p: pairs, g: a gallery. The
+// other lists are valid.
 #include <cstddef>
 #include <cstdint>
 #include <map>

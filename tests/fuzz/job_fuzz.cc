@@ -1,5 +1,5 @@
-// Job files, with --set in the first line. An accepted job is accepted again in the form that a
-// checkpoint stores.
+// Job files, with options of --set in the first line. A job that is accepted must also be accepted
+// in the form that a checkpoint stores.
 #include <nlohmann/json.hpp>
 
 #include "common/config/config.h"

@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const pfc::JournalContents contents = pfc::parse_journal(bytes, "journal");
     if (contents.torn_bytes > size) __builtin_trap();
-    // A parsed identity can be parsed again.
+    // An identity that was read must be accepted again.
     if (pfc::parse_identity(bytes, "journal").id() != contents.identity.id()) __builtin_trap();
   } catch (const pfc::InputError&) {
   }

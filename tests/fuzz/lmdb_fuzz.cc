@@ -1,5 +1,5 @@
-// LMDB databases, as data sets. The first byte selects the file beside it: l: labels.txt, for
-// values that are images; c: property, which gives classes and size.
+// LMDB databases, as data sets. The first byte selects the file beside the database: l: labels.txt,
+// for values that are images; c: property, which gives the number of classes and the image size.
 #include <cstddef>
 #include <cstdint>
 #include <string>

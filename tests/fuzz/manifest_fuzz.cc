@@ -1,5 +1,5 @@
-// A checkpoint's manifest. If the text is JSON, its checksum is corrected, because otherwise no
-// input would get past it.
+// A checkpoint's manifest. If the input is JSON, the target corrects its checksum; otherwise all
+// inputs would be rejected because of it.
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"

@@ -114,7 +114,7 @@ pfc::ModelFile model() {
   return model;
 }
 
-/// Ends the process if the model matches the network with a tensor of a wrong size.
+/// Ends the process if the model is accepted as the network but has a tensor of a wrong size.
 void match(const onnx::ModelProto& model, const std::vector<NetworkOp>& network,
            const std::filesystem::path& file) {
   try {

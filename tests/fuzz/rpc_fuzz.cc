@@ -1,5 +1,6 @@
-// Messages of a client to the coordinator's gRPC port: any bytes, for any method. The first byte
-// of an input is the method, the second one says where a stream's bytes are split in two.
+// Messages of a client to the coordinator's gRPC port: any bytes, for any method. The first byte of
+// an input selects the method. The second byte says where the bytes of a stream are divided into
+// two messages.
 //
 // Calls are answered while later inputs are generated, because waiting for each call would slow
 // down the test. So the cause of a failure may be any of the last kInFlight inputs.
@@ -48,7 +49,7 @@ grpc::ByteBuffer buffer_of(std::string_view bytes) {
   return {&slice, 1};
 }
 
-/// One call. Its completions come from the queue in the order of its steps.
+/// One call. The queue returns its completions in the order of its steps.
 class Call {
  public:
   Call(grpc::GenericStub& stub, grpc::CompletionQueue& queue, const Method& method,
@@ -174,8 +175,8 @@ proto::AgentMessage registration() {
   return message;
 }
 
-/// Returns the messages of an agent that registers and then sends `message`. The split is near
-/// the end of the registration, and some mutations hit it.
+/// Returns the bytes of an agent that registers and then sends `message`. They are divided near the
+/// end of the registration, so that some mutations move the boundary there.
 std::string after_registration(const proto::AgentMessage& message) {
   const std::string hello = registration().SerializeAsString(), next = message.SerializeAsString();
   const std::size_t cut =

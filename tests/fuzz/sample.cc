@@ -22,7 +22,7 @@ using Random = std::mt19937_64;
 
 std::size_t below(Random& random, std::size_t count) { return count == 0 ? 0 : random() % count; }
 
-/// Returns a byte on which parsers fail more often than on others.
+/// Returns a byte that makes parsers fail more often than other bytes do.
 char odd_byte(Random& random) {
   using std::string_view_literals::operator""sv;
   constexpr auto kOdd = "\0\n\r\t \"'\\,:;[]{}()#%/@=-.0129eE\x7f\x80\xc3\xff"sv;

@@ -1,4 +1,4 @@
-// Files of a head step (and so safetensors): the input is one file.
+// Files of a head step, which are safetensors files: the whole input is one file.
 #include <cstddef>
 #include <cstdint>
 #include <span>

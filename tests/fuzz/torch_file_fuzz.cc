@@ -1,5 +1,5 @@
-// Files of torch.save(): any bytes are either weights or an InputError. An input that does not
-// begin like a zip file is a pickle; it is put into a zip file with the right checksum.
+// Files of torch.save(): any bytes are either weights or an InputError. If an input does not begin
+// like a zip file, it is taken as a pickle, and is put into a zip file with the right checksum.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -57,8 +57,8 @@ class BatchNormalisation : public OnEachDevice {
   std::vector<float> as_activations(const std::vector<float>& values) {
     return to_host(*ops_, activations({static_cast<std::int64_t>(values.size())}, values));
   }
-  // Rows and channels that are and are not multiples of the vector and block sizes, fewer rows
-  // than threads, and more rows than a block.
+  // The numbers of rows and channels: multiples and non-multiples of the vector and block sizes,
+  // fewer rows than threads, and more rows than a block.
   const std::vector<std::pair<std::int64_t, std::int64_t>> shapes_{
       {1, 5},    {2, 64},    {3, 17},    {7, 3},     {31, 33},
       {129, 64}, {260, 128}, {1001, 19}, {515, 512}, {70, 264}};
@@ -111,7 +111,8 @@ TEST_P(BatchNormalisation, ForwardAgreesWithFloat64) {
       for (const bool residual : {false, true}) {
         const OwnedTensor dev_x = activations({rows, channels}, random(rows * channels, 1.f, 2.f)),
                           dev_r = activations({rows, channels}, random(rows * channels));
-        const std::vector<float> x = values(dev_x), r = values(dev_r);  // as rounded by the device
+        // The values after the device has rounded them.
+        const std::vector<float> x = values(dev_x), r = values(dev_r);
         const Parameters p = parameters(channels, slope);
         const Statistics s = statistics_of(random(64 * channels), channels);
         const std::vector<float> mean(s.mean.begin(), s.mean.end());
@@ -156,7 +157,8 @@ TEST_P(BatchNormalisation, ForwardAgreesWithFloat64) {
   }
 }
 
-// Returns a loss with a weight for every y, in float64, with the batch statistics of x.
+// Returns a loss, in float64 and with the batch statistics of x, that weights each y by a number in
+// dy.
 double weighted_loss(const Doubles& x, const Parameters& p, const std::vector<float>& dy) {
   const Statistics s = statistics_of(x, static_cast<std::int64_t>(p.gamma.size()));
   const Doubles y = norm(x, s, p, 1e-5f);
@@ -214,7 +216,7 @@ TEST_P(BatchNormalisation, GradientsAgreeWithFiniteDifferences) {
     const Parameters p = parameters(kChannels, slope);
     const Gradients found =
         gradients_on(*ops_, DType::kFloat32, kRows, kChannels, x, dy, p, random(kRows * kChannels));
-    // Central differences in float64; the step is also exact in float32 parameters.
+    // Compares with central differences in float64. The step is also exact in float32 parameters.
     const double h = 0x1p-14;
     Doubles dx;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -277,7 +279,7 @@ ExpectedGradients formulas(const std::vector<float>& x, const std::vector<float>
 
 TEST_P(BatchNormalisation, GradientsAgreeWithFloat64) {
   for (const auto& [rows, channels] : shapes_) {
-    if (rows < 3) continue;  // for two rows the gradient is zero up to rounding errors
+    if (rows < 3) continue;  // with two rows, the gradient is zero except for rounding errors
     for (const bool slope : {false, true}) {
       const std::vector<float> x = as_activations(random(rows * channels, -0.4f, 2.f));
       const std::vector<float> dy = as_activations(random(rows * channels, 0.1f, 1.f));

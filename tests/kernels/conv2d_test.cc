@@ -61,7 +61,7 @@ class Convolution : public OnEachDevice {
     const OwnedTensor dev_x = activations(s.x_shape(), random(s.x_shape().elements())),
                       dev_w = activations(s.w_shape(), random(s.w_shape().elements())),
                       dev_dy = activations(s.y_shape(), random(s.y_shape().elements()));
-    // As rounded by the device.
+    // The values after the device has rounded them.
     const std::vector<float> x = values(dev_x), w = values(dev_w), dy = values(dev_dy);
     const Reference expected = direct_convolution(s, x, w, dy);
     // The results start with other numbers, which must be overwritten.
@@ -81,7 +81,8 @@ class Convolution : public OnEachDevice {
     EXPECT_LT(relative_error(values(dw), twice), tolerance());
   }
 
-  // Tests with so many pixels that a single float32 sum would have only five correct digits.
+  // Tests weight gradients over so many pixels that a single float32 sum would have only five
+  // correct digits.
   void weight_gradient_is_accurate(const Conv2dShape& s, double rounding = 0) {
     const OwnedTensor dev_x = activations(s.x_shape(), repeated(s.x_shape().elements())),
                       dev_dy = activations(s.y_shape(), repeated(s.y_shape().elements())),
@@ -141,8 +142,9 @@ TEST_P(Convolution, Kernel3x3AgreesWithFloat64) {
       three_by_three({.batch = 2, .in_h = 7, .in_w = 7, .in_c = 64, .out_c = 128, .stride = 2}));
 }
 
-// Full panels and vectors of channels, and remainders after both, for one thread and for three. In
-// float32 a CPU uses Winograd's algorithm here if oneDNN has it, in two parts of three images.
+// The channels fill panels and vectors and leave remainders after both, for one thread and for
+// three. In float32, a CPU uses Winograd's algorithm here if oneDNN has it, in two parts of three
+// images.
 TEST_P(Convolution, ManyChannelsAndPixelsAgreeWithFloat64) {
   const Conv2dShape s{
       .batch = 6, .in_h = 41, .in_w = 38, .in_c = 64, .out_c = 72, .kernel = 3, .pad = 1};
@@ -152,7 +154,8 @@ TEST_P(Convolution, ManyChannelsAndPixelsAgreeWithFloat64) {
   const OwnedTensor y = activations(s.y_shape()), dx = activations(s.x_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
   conv->forward(dev_x, dev_w, y);
-  // With y as dy each image's dx depends only on that image, so checking a few images is enough.
+  // Used as dy, y gives a dx in which each image depends only on the same image of y, so checking a
+  // few images is enough.
   conv->backward_data(y, dev_w, dx);
   const bool few_digits = ops_->activation_type() != DType::kFloat32 || !ops_->on_host();
   const double most = few_digits ? tolerance() : 2e-6;
@@ -266,7 +269,7 @@ TEST_P(Convolution, StemSumsOneAndAHalfMillionPixelsAccurately) {
 
 TEST_P(Convolution, ManyChannelsSumManyPixelsAccurately) {
   weight_gradient_is_accurate({.batch = 128, .in_h = 56, .in_w = 56, .in_c = 16, .out_c = 12});
-  // Fewer output channels per thread, with three threads, than the CPU's own code supports.
+  // With three threads, each has fewer output channels than the CPU's own code supports.
   weight_gradient_is_accurate({.batch = 128, .in_h = 56, .in_w = 56, .in_c = 16, .out_c = 8});
 }
 
@@ -283,7 +286,8 @@ TEST_P(Convolution, TwoChannelGroupsSumManyPixelsAccurately) {
       cudnn_rounding());
 }
 
-// Shapes of r50. A real GPU divides large sums among its blocks, so it uses the batch of a job.
+// These are shapes of r50. A real GPU divides large sums among its blocks, so the batch is as large
+// as in a job.
 TEST_P(Convolution, GivesTheSameBitsEveryTime) {
   const std::int64_t batch = ops_->on_host() || on_emulated_gpu() ? 1 : 128;
   for (Conv2dShape s : {Conv2dShape{.in_h = 56, .in_c = 64, .out_c = 64, .kernel = 3, .pad = 1},
@@ -333,7 +337,7 @@ TEST_P(Convolution, GivesTheSameResultAfterALargerPlan) {
   const OwnedTensor before = activations(small.y_shape()), after = activations(small.y_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(small);
   conv->forward(x, w, before);
-  // Making a plan for a larger shape moves the shared scratch memory.
+  // A plan for a larger shape moves the shared scratch memory.
   agrees_with_float64(
       {.batch = 2, .in_h = 12, .in_w = 12, .in_c = 64, .out_c = 96, .kernel = 3, .pad = 1});
   conv->forward(x, w, after);

@@ -17,7 +17,7 @@ struct Case {
 class MatrixProducts : public OnEachDevice {
  protected:
   void agrees_with_float64(const Case& x, DType in, DType out, double tolerance) {
-    // As rounded by the device.
+    // The values after the device has rounded them.
     const OwnedTensor dev_a = to_device(*ops_, {x.m, x.k}, random(x.m * x.k), in);
     const OwnedTensor dev_b = to_device(*ops_, {x.k, x.n}, random(x.k * x.n), in);
     const OwnedTensor dev_c = to_device(*ops_, {x.m, x.n}, random(x.m * x.n), out);

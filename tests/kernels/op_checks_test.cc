@@ -160,7 +160,7 @@ TEST_P(OpChecks, CoverOptimizers) {
             "adamw: v is null, expected fp32 [3]");
 }
 
-// A dense convolution, and a depthwise one, for which a GPU has other code.
+// Covers a dense convolution and a depthwise one, because a GPU has separate code for the latter.
 TEST_P(OpChecks, CoverConvolutions) {
   for (const std::int64_t groups : {1, 8}) {
     const std::unique_ptr<Conv2d> conv = ops_->conv2d({.batch = 2,

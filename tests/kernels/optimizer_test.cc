@@ -50,11 +50,12 @@ TEST_P(Updates, AdamWAgreesWithTorch) {
     }
     EXPECT_LT(relative_error(values(w), expected), 1e-6);
     EXPECT_LT(relative_error(values(m), m1), 1e-6);
-    EXPECT_LT(relative_error(values(v), m2), 1e-4);  // 1 - 0.999f has an error of 1e-5
+    // Less accurate, because 1 - 0.999f has an error of 1e-5.
+    EXPECT_LT(relative_error(values(v), m2), 1e-4);
   }
 }
 
-// Must round like convert(), so that both ways of making the copy agree.
+// The weights must be rounded as convert() rounds them, so that both ways of making the copy agree.
 TEST_P(Updates, RoundNewWeightsIntoTheOperands) {
   for (const std::int64_t n : {1, 33, 20011}) {
     const OwnedTensor g = tensor({n}, random(n)), v = tensor({n}), second = tensor({n});

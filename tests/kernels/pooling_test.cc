@@ -47,15 +47,16 @@ void for_each_pixel(const Conv2dShape& s, const F& f) {
   }
 }
 
-// torchvision's window on even, odd and oblong images, a window without overlap, single pixels,
-// and one that is larger than the image. Channels that are and are not whole vectors.
+// The window of torchvision on even, odd and oblong images; a window without overlap; single
+// pixels; and a window that is larger than the image. The channels fill whole vectors or leave a
+// remainder.
 const Conv2dShape kPools[] = {pool(8, 8, 64, 3, 2, 1), pool(9, 5, 17, 3, 2, 1),
                               pool(6, 10, 3, 2, 2, 0), pool(5, 7, 8, 1, 2, 0),
                               pool(3, 2, 19, 5, 3, 2), pool(30, 33, 40, 3, 2, 1)};
 
 TEST_P(Pooling, MaxPoolTakesTheFirstLargestNumber) {
   for (const Conv2dShape& shape : kPools) {
-    // Few different numbers, so that windows have several largest ones.
+    // There are few different numbers, so that several numbers in a window are the largest.
     std::vector<float> x = random(shape.x_shape().elements());
     for (float& each : x) each = std::round(2 * each) / 2 - 1;
     const std::vector<float> dy = rounded(random(shape.y_shape().elements()));
@@ -80,7 +81,7 @@ TEST_P(Pooling, MaxPoolTakesTheFirstLargestNumber) {
   }
 }
 
-// A step that overflows must not look like a good one.
+// A step in which numbers have overflowed must not look like a good step.
 TEST_P(Pooling, MaxPoolKeepsNaN) {
   const Conv2dShape shape = pool(4, 4, 20, 3, 2, 1);
   for (const std::int64_t row : {0, 1, 3}) {

@@ -131,7 +131,7 @@ TEST_P(Transformer, LayerNormAgreesWithFloat64) {
 }
 
 TEST_P(Transformer, GradientOfLayerNormAgreesWithFiniteDifferences) {
-  // Many rows, so that a GPU divides them.
+  // There are many rows, so that a GPU divides them among blocks.
   for (const auto& [rows, n] : {std::pair<std::int64_t, std::int64_t>{6, 37}, {700, 5}}) {
     const std::vector<float> x = random(rows * n, 1.f, 2.f), gamma = random(n, 1.f),
                              beta = random(n), dy = rounded(random(rows * n)),
@@ -178,7 +178,7 @@ TEST_P(Transformer, GradientOfLayerNormAgreesWithFiniteDifferences) {
     }
     EXPECT_LT(relative_error(values(dgamma), of_gamma), 1e-5);
     EXPECT_LT(relative_error(values(dbeta), of_beta), 1e-5);
-    // Without accumulation, and without the results that a caller may omit.
+    // Now without accumulation, and without the results that a caller may leave out.
     b.accumulate = false;
     b.dx = b.add = b.dbeta = {};
     ops_->layer_norm_backward(b);

@@ -27,8 +27,8 @@ import step_reference
 
 BIN = None
 CLASSES, PER_CLASS, SIZE, STEPS = 25, 4, 32, 20
-# With sync_bn a batch of 12 gives the same results on any number of GPUs. With lr 5e-5 the losses of this reference in
-# float32 and float64 differ by at most 1.5e-4 in 28 steps; with 1e-3, which amplifies rounding, by 0.1.
+# With sync_bn, a batch of 12 gives the same results on any number of GPUs. With lr 5e-5, the losses of this reference
+# in float32 and in float64 differ by at most 1.5e-4 over 28 steps; with 1e-3, which amplifies rounding, by 0.1.
 JOB = {**step_parity.JOB, "batch_size": 4, "sync_bn": True, "sample_rate": 1, "num_epoch": 10, "lr": 5e-5}
 
 
@@ -39,7 +39,7 @@ GLOBALS = {"collections OrderedDict", "torch._utils _rebuild_tensor_v2", "torch 
 
 
 def load_plain(path):
-    """Returns torch.load() of a file, if weights_only=True would accept it."""
+    """Returns the result of torch.load() for a file. Fails if weights_only=True would not accept the file."""
     with zipfile.ZipFile(path) as archive:
         ops = list(pickletools.genops(archive.read("model/data.pkl")))
     if found := {op.name for op, _, _ in ops} - OPCODES | {a for op, a, _ in ops if op.name == "GLOBAL"} - GLOBALS:
@@ -53,7 +53,7 @@ def rows_of(rank, gpus):
 
 
 def save_checkpoint(folder, trainer, gpus, epoch, steps, prefix=""):
-    """Writes files like train_v2.py. Parameter numbers include frozen ones."""
+    """Writes files as train_v2.py does. The numbering of parameters includes frozen ones."""
     backbone = trainer.backbone
     parameters = list(backbone.parameters())
     moments = trainer.optimizer.state
@@ -189,7 +189,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
         for network, keys in ("r18", {}), ("r18", step_parity.ADAMW), ("mbf", {}):
             with self.subTest(network=network, keys=keys), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
-                # Most centres are not active in the last step, so they have outstanding updates.
+                # Most centres are not active in the last step, so they have updates that are not applied yet.
                 job = self.make(network=network, sample_rate=0.3, max_steps=4, **keys,
                                 init_from=str(self.folder / "init.safetensors"))
                 self.runs("pfc-worker", "--config", job)
@@ -211,7 +211,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
         self.assertEqual(set(backbone), set(trainer.backbone.state_dict()))
         names = [name for name, _ in trainer.backbone.named_parameters()]
         self.assertEqual([name for name in backbone if name in names], names)
-        # Gradients of some biases are only rounding errors (step_parity.py).
+        # The gradients of some biases are only rounding errors (step_parity.py), so only weights are compared.
         weights = [(backbone[name], t) for name, t in trainer.backbone.state_dict().items() if t.dim() > 1]
         weights.append((torch.cat([part["state_dict_softmax_fc"]["weight"] for part in saved]), trainer.centres))
         pairs = []  # moments

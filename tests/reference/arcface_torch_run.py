@@ -53,7 +53,7 @@ class Steps(Anything):
 
 
 class Images:
-    """Returns this process's part of each batch. Keeps the checkpoint of each epoch in its own folder."""
+    """Returns this process's part of each batch, and keeps the checkpoint of each epoch in a folder of its own."""
 
     def __init__(self, settings):
         tensors = safetensors_io.load(settings["data"])
@@ -106,7 +106,7 @@ def replace_cuda():
     begin, parallel = torch.distributed.init_process_group, torch.nn.parallel.DistributedDataParallel
     torch.distributed.init_process_group = lambda *_, **__: begin("gloo")
     parallel.register_comm_hook = lambda *_: None
-    # partial_fc_v2.py limits a sample's probability to 1e-30 in the loss that it reports, not in the gradient.
+    # In the loss that it reports, but not in the gradient, partial_fc_v2.py limits a sample's probability to 1e-30.
     torch.Tensor.clamp_min_ = lambda self, _: self
     torch.nn.parallel.DistributedDataParallel = lambda module, device_ids, **keys: parallel(module, **keys)
     torch.nn.BatchNorm2d = synced(torch.nn.BatchNorm2d, (0, 2, 3))

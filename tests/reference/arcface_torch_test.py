@@ -42,13 +42,13 @@ class WithArcfaceTorch(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        self.size = 112 if network == "mbf" else 32  # its mobilefacenet takes no other size
+        self.size = 112 if network == "mbf" else 32  # arcface_torch's mobilefacenet takes no other size
         self.job = {**JOB, "network": network, "optimizer": optimizer, "lr": RATES[optimizer], "num_classes": CLASSES}
         path = reference_input.make(self.folder, self.job, CLASSES, PER_CLASS, size=self.size)
         self.made = json.loads(path.read_text())
 
     def upstream(self, gpus, steps, **config):
-        """Returns the steps of arcface_torch on this number of processes."""
+        """Trains with arcface_torch on this number of processes. Returns the records of the steps."""
         (self.folder / "out").mkdir(exist_ok=True)
         keys = ("network", "embedding_size", "optimizer", "lr", "weight_decay", "margin_list", "num_epoch",
                 "warmup_epoch", "num_classes", "sample_rate", "seed")

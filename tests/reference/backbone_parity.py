@@ -34,12 +34,12 @@ from backbone_reference import embedding_size_of, make_backbone, normalised
 
 EMBEDDINGS_LIMIT = 1e-4
 GRADIENT_LIMIT = 1e-3
-NOTHING = 1e-9  # fraction of the whole gradient's length: shorter gradients are only rounding errors
+NOTHING = 1e-9  # fraction of the length of the whole gradient; a shorter gradient is only rounding errors
 ROUNDING_LIMIT = 1.5  # largest error in bf16, divided by PyTorch's error
 
 
 def randomise(model, generator):
-    """Keeps the initialised weights, and gives random values to all other tensors, which start as constants."""
+    """Keeps the initialised weights. All other tensors start as constants, so it gives them random values."""
     def around(tensor, centre, spread):
         noise = torch.rand(tensor.shape, generator=generator) * 2 - 1
         tensor.copy_(centre + spread * noise)
@@ -51,10 +51,10 @@ def randomise(model, generator):
             if isinstance(module, torch.nn.LayerNorm):
                 around(module.weight, 1.0, 0.5)
                 around(module.bias, 0.0, 0.5)
-            if type(module).__name__ == "Attention":  # weights that differ from token to token
+            if type(module).__name__ == "Attention":  # makes the weights differ from token to token
                 module.qkv.weight *= 4
                 around(module.proj.bias, 0.0, 0.1)
-            if type(module).__name__ == "Mlp":  # results below 0 and above 6
+            if type(module).__name__ == "Mlp":  # makes some results smaller than 0 and some larger than 6
                 module.fc1.weight *= 8
                 around(module.fc1.bias, 2.0, 2.0)
                 around(module.fc2.bias, 0.0, 0.1)
@@ -73,8 +73,8 @@ def widest_gap(values, window=0.02):
 
 
 def keep_away_from_kinks(model, x):
-    """Runs a forward pass in float64 and gives each batch norm before a PReLU or ReLU a bias that avoids 0,
-    and each linear layer before a ReLU6 one that avoids 0 and 6.
+    """Runs a forward pass in float64. Gives each batch norm before a PReLU or ReLU a bias with which no activation is
+    near 0, and each linear layer before a ReLU6 a bias with which none is near 0 or 6.
     """
     last = []
 
@@ -113,7 +113,8 @@ def keep_away_from_kinks(model, x):
 
 
 def fit_running_statistics(model, x, generator):
-    """Sets running statistics near those of this batch: with others, activations of a hundred layers overflow."""
+    """Sets running statistics near those of this batch: otherwise the activations of a hundred layers would
+    overflow."""
     norms = [m for m in model.modules() if isinstance(m, torch.nn.modules.batchnorm._BatchNorm)]
     for norm in norms:
         norm.momentum = 1.0
@@ -131,7 +132,7 @@ def run_torch(model, images, d_embeddings, dtype, autocast=False):
     model = model.to(dtype)
     x = normalised(images).to(dtype)
     results = {}
-    # Twice, because the network keeps the weights that it has rounded, here without their gradients.
+    # Runs twice, because the network keeps the weights that it has rounded, here without their gradients.
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
         results["eval.embeddings"] = model.eval()(x)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):

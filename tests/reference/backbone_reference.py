@@ -245,7 +245,7 @@ class MobileFaceNet(nn.Module):
 
 
 def philox_uniform(seed, stream, step, elements):
-    """Returns pfc's random numbers of these elements: Philox 4x32-10, 24 bits of a word for each."""
+    """Returns pfc's random numbers for these elements: Philox 4x32-10, with 24 bits of a word for each number."""
     def multiply(factor, x):
         product = np.uint64(factor) * x
         return product >> np.uint64(32), product & np.uint64(0xffffffff)
@@ -262,11 +262,11 @@ def philox_uniform(seed, stream, step, elements):
     return (words >> np.uint64(8)).astype(np.float64) * 2.0 ** -24
 
 
-DROPOUT, TOKEN_MASK = 6, 11  # streams of numbers
+DROPOUT, TOKEN_MASK = 6, 11  # pfc's numbers of these random streams
 
 
 class Fast:
-    """Whether transformers use PyTorch's attention (in autocast's precision) and PyTorch's random numbers."""
+    """Selects PyTorch's attention (in autocast's precision) and PyTorch's random numbers for transformers."""
 
     on = False
 
@@ -308,7 +308,7 @@ class Mlp(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Stochastic depth with pfc's numbers; `layer` counts these layers."""
+    """Stochastic depth with pfc's random numbers. `layer`: number of this layer among those of this kind."""
 
     def __init__(self, rate, layer, seed, step):
         super().__init__()
@@ -405,7 +405,7 @@ def make_backbone(network, embedding_size=512, dropout=0.0, height=112, width=11
     if network.startswith("bottlenecks:"):
         return ResNet(blocks_in(network), 3)
     if network.startswith("vit"):
-        # A name, or the numbers: "vit:WIDTH,DEPTH,DROP_PATH,MASK".
+        # Either a name, or the numbers "vit:WIDTH,DEPTH,DROP_PATH,MASK".
         form = VIT[network] if network in VIT else network.split(":")[1].split(",")
         return Vit(int(form[0]), int(form[1]), float(form[2]), float(form[3]), embedding_size,
                    height, width)

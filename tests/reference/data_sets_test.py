@@ -85,7 +85,7 @@ class DataSets(unittest.TestCase):
         self.assertEqual(self.unpacked(data, "listed"), self.images)
 
     def test_tar_archives_of_every_format_are_read(self):
-        # Names are longer than the field of a header if the format allows it.
+        # The names are longer than the header's field for them, if the format allows this.
         for form, prefix in {"ustar": "a" * 60, "pax": "a" * 120, "gnu": "a" * 120}.items():
             with self.subTest(form=form):
                 samples = self.folder / f"{form}-samples"

@@ -91,7 +91,7 @@ def write(folder, name, weights):
 
 
 def rates_of(job, total, warm):
-    """Returns the learning rates of all steps, after a linear warm-up those of PyTorch's schedulers."""
+    """Returns the learning rates of all steps: a linear warm-up, and then the rates of PyTorch's schedulers."""
     schedule = job.get("lr_schedule", "polynomial")
     keys = {} if isinstance(schedule, str) else schedule
     name = keys.get("name", schedule)
@@ -114,11 +114,11 @@ def rates_of(job, total, warm):
 
 
 def keys_at(job, epochs):
-    """Returns the job with the margin and the sample rate after these epochs."""
+    """Returns the job with the margin and the sample rate that it has after these epochs."""
     rate, margin, update = job["sample_rate"], job["margin_list"], job.get("margin_update")
     if isinstance(rate, list):
         rate = [value for epoch, value in rate if epoch <= epochs + 1e-9][-1]
-    if update:  # WeSpeaker's MarginScheduler
+    if update:  # as WeSpeaker's MarginScheduler
         part = (epochs - update.get("start_epoch", 0)) / (update["end_epoch"] - update.get("start_epoch", 0))
         exponential = update.get("increase", "exp") == "exp"
         way = 1 - np.exp(part * np.log(1e-3 / (1 + 1e-6))) if exponential else part

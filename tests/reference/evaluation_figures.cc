@@ -69,7 +69,7 @@ json identification(const SafetensorsFile& file) {
     pooling.add(ids[i], media[i], std::span(features).subspan(i * width, width));
   }
   const Templates templates = pooling.finish();
-  const auto subject = numbers<std::int64_t>(file, "subject");  // of each template
+  const auto subject = numbers<std::int64_t>(file, "subject");  // subject of each template
   const auto probes = static_cast<std::size_t>(numbers<std::int64_t>(file, "probes")[0]);
   const auto part = [&](std::size_t begin, std::size_t end) {
     const auto at = [](const auto& list, std::size_t i) {
@@ -86,7 +86,8 @@ json identification(const SafetensorsFile& file) {
   for (const double fpir : {0.001, 0.01, 0.1}) tpirs.push_back(tpir_at_fpir(found, fpir));
   json recalls = json::array();
   const LabelledRows all = part(0, subject.size());
-  auto others = search_others(all, {0, 70}, 2);  // as two workers share them
+  // Searches in two parts, as if two workers shared the images.
+  auto others = search_others(all, {0, 70}, 2);
   std::ranges::move(search_others(all, {70, std::ssize(subject)}, 1), std::back_inserter(others));
   for (const int k : {1, 2, 10}) recalls.push_back(rank_rate(others, k));
   return {{"templates", templates.rows},

@@ -28,21 +28,21 @@ def unit(rows):
 def draw(seed):
     rng = np.random.default_rng(seed)
     pairs, dimension = 2000 if seed % 2 == 0 else 600 + 7 * seed, 16
-    # Of 2000 pairs, nine folds have 900 impostors, and nine of them are exactly 1e-2.
+    # Of the 2000 pairs, any nine folds have 900 impostor pairs, and nine of these are exactly a FAR of 1e-2.
     same = np.arange(pairs) % 2 == 0 if seed % 2 == 0 else rng.random(pairs) < 0.5
     a = rng.normal(size=(pairs, dimension))
     b = np.where(same[:, None], a, rng.normal(size=a.shape)) + rng.normal(size=a.shape) * rng.uniform(0.3, 2, (pairs, 1))
-    # Many equal scores, so points of the curve have several pairs.
+    # Many scores are equal, so points of the curve have several pairs.
     score = np.round(rng.normal(size=3000) + rng.integers(0, 2, 3000), 1 + seed % 3)
     subjects = rng.integers(0, 40, 150)  # of templates: probes, then a gallery
     subjects[100:] = rng.permutation(60)[:50]
     direction = rng.normal(size=(60, dimension))
-    # Probes 0 to 4 and the gallery have one image a template.
+    # Probes 0 to 4 and the gallery have one image per template.
     template = np.concatenate([np.arange(150), rng.integers(5, 100, 500)])
     rng.shuffle(template)
     features = direction[subjects[template]] + rng.normal(size=(650, dimension)) * 1.5
     place = np.array([np.argmax(template == k) for k in range(150)])
-    # Equal similarities: some gallery entries are equal to each other or to a probe.
+    # Some similarities are equal, because some gallery entries are equal to each other or to a probe.
     features[place[140:145]], features[place[145:]] = features[place[100:105]], features[place[:5]]
     return {"a": unit(a).astype(np.float32), "b": unit(b).astype(np.float32), "same": same.astype(np.int64),
             "score": score, "score_same": (rng.random(3000) < 0.4 + 0.2 * (score > 0.5)).astype(np.int64),
@@ -57,7 +57,7 @@ def folds(n):
 
 
 def accept_threshold(far, rates, thresholds):
-    """Interpolates between the last threshold with a FAR below `far` and the next one; FARs rise."""
+    """Interpolates between the last threshold whose FAR is below `far` and the next one. FARs are ascending."""
     if rates.max() < far:
         return 0.0
     above = np.argmax(rates >= far)
@@ -92,7 +92,7 @@ def verification(a, b, same):
 
 
 def roc(score, same):
-    """Returns the points of scikit-learn's roc_curve(drop_intermediate=True)."""
+    """Returns the points that scikit-learn's roc_curve(drop_intermediate=True) returns."""
     levels = np.unique(score)[::-1]
     fp = np.array([np.sum((score >= t) & ~same) for t in levels])
     tp = np.array([np.sum((score >= t) & same) for t in levels])
@@ -138,7 +138,7 @@ def identification(rows, subject, probes):
 
 
 def recall(rows, subject, ks=(1, 10, 100, 1000)):
-    """Returns Recall@K of each row among all others, without rows that are alone in their subject."""
+    """Returns Recall@K of each row among all other rows. Leaves out rows that are the only ones of their subject."""
     similar = np.array([[one @ other for other in rows] for one in rows.astype(np.float64)])
     np.fill_diagonal(similar, -np.inf)
     hits = []
@@ -150,7 +150,8 @@ def recall(rows, subject, ks=(1, 10, 100, 1000)):
 
 
 def precision(rows, subject, ks=(1, 10, 100, 1000)):
-    """Returns P@K: mean fraction of the K most similar others that are of a row's subject. Of equal ones others come first."""
+    """Returns P@K: the mean fraction of the K most similar other rows that are of a row's subject. Among equal
+    similarities, rows of other subjects come first."""
     found = []
     for i, one in enumerate(rows.astype(np.float64)):
         others = np.arange(len(rows)) != i

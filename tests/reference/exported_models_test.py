@@ -149,9 +149,9 @@ class WithPyTorch(Exported):
 
 class WithOnnx(Exported):
     def test_every_network_gives_the_embeddings_of_pytorch_for_any_batch(self):
-        """Without ONNX Runtime, only pfcctl compares the embeddings, with its own network."""
+        """Without ONNX Runtime, only pfcctl itself compares the embeddings, with those of its own network."""
         for network in (*IRESNET_BLOCKS, "ir_18", "ir_se_50", "resnet18", *MBF):
-            # A file of torchvision's network does not say another size.
+            # The file of a torchvision network cannot say another size than the default.
             size = 224 if network == "resnet18" else 112 if network in ("r50", "mbf") else 48
             with self.subTest(network=network):
                 self.network(network, size)
@@ -163,7 +163,7 @@ class WithOnnx(Exported):
                                  ["N", 3, size, size])
                 self.assertEqual([d.dim_param or d.dim_value for d in model.graph.output[0].type.tensor_type.shape.dim],
                                  ["N", 512])
-                # arcface_torch's onnx_helper.py would take these for a normalisation.
+                # arcface_torch's onnx_helper.py would take these nodes for a normalisation.
                 for node in list(model.graph.node)[:8]:
                     self.assertFalse(any(word in node.name for word in ("Sub", "_minus", "Mul", "_mul", "Div")))
                 if onnxruntime.is_installed():
@@ -214,7 +214,7 @@ class WithOnnx(Exported):
 
 class CompetitionLimits(Exported):
     def broken(self, file, *options):
-        """Returns the limits that the file exceeds."""
+        """Returns the names of the limits that the file exceeds."""
         done = self.pfcctl("model", "check-onnx", file, "--json", *options, codes=(0, 2))
         limits = json.loads(done.stdout)
         broken = [limit["what"] for limit in limits if not limit["kept"]]

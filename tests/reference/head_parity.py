@@ -27,7 +27,7 @@ LIMITS = {"loss": 1e-6, "d_embeddings": 1e-4, "centres": 1e-4, "momentum": 1e-4,
 def relative_error(name, got, want):
     if name != "d_embeddings":
         return np.linalg.norm(got - want) / np.linalg.norm(want)
-    scale = np.abs(want).max(axis=1, keepdims=True)  # squares of 1e+20 do not fit
+    scale = np.abs(want).max(axis=1, keepdims=True)  # scaled, because squares of 1e+20 are too large for the type
     scale[scale == 0] = 1
     difference = np.linalg.norm((got - want) / scale, axis=1)
     return (difference / np.linalg.norm(want / scale, axis=1)).max()
@@ -46,7 +46,8 @@ def random_step(samples, classes, dimension, seed, with_state):
 
 
 def special_step(seed):
-    """Returns embeddings equal, opposite and almost equal to their centres, and of lengths 1e-20 and 1e+20."""
+    """Returns embeddings that are equal, opposite and almost equal to their centres, and embeddings of lengths 1e-20
+    and 1e+20."""
     tensors = random_step(12, 700, 96, seed, False)
     x, w = tensors["embeddings"], tensors["centres"]
     tensors["labels"] = np.arange(12) * 50
@@ -61,7 +62,7 @@ def special_step(seed):
 
 LOSSES = {
     "adaface": {"name": "adaface", "m": 0.4, "h": 0.333, "t_alpha": 0.01},
-    # Margins of both signs up to the limit; with t_alpha 0.9 the batch determines the running values.
+    # Margins of both signs up to the limit. With t_alpha 0.9, the batch mainly determines the running values.
     "adaface limited": {"name": "adaface", "m": 1.5, "h": 2.0, "t_alpha": 0.9},
     "magface": {"name": "magface", "l_a": 10, "u_a": 110, "l_margin": 0.45, "u_margin": 0.8,
                 "lambda_g": 35},
@@ -71,7 +72,7 @@ LOSSES = {
     "elastic_cosface": {"name": "elastic_cosface", "m": 0.35, "std": 0.2, "plus": False},
     "elastic_arcface plus": {"name": "elastic_arcface", "m": 0.5, "std": 0.3, "plus": True},
     "curricularface": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01},
-    # Nearly every class is hard.
+    # With this margin, nearly every class is hard.
     "curricularface wide": {"name": "curricularface", "m": 1.5, "t_alpha": 0.9},
     "uniface": {"name": "uniface", "m": 0.4},
     "softmax": {"name": "softmax"},
@@ -87,7 +88,7 @@ LOSSES = {
     "elastic_arcface plus with 3 sub-centres": {"name": "elastic_arcface", "m": 0.5, "std": 0.3, "plus": True},
     "curricularface with 3 sub-centres": {"name": "curricularface", "m": 0.5, "t_alpha": 0.01},
     "uniface with 3 sub-centres": {"name": "uniface", "m": 0.4}}
-# The losses' state before a step.
+# The state of the losses before a step.
 STATE = {"length_mean": 15.5, "length_deviation": 6.25, "target_cosine": 0.3, "threshold": 8.5}
 
 
@@ -97,7 +98,7 @@ def loss_keys(name, loss):
 
 
 def with_sub_centres(step, count):
-    """Gives every class `count` centres: number c % `count` is the given one of class c, the others are random."""
+    """Gives every class `count` centres. Number c % `count` of class c is its given centre, the others are random."""
     rng = np.random.default_rng(8)
     for name in sorted({"centres", "momentum", "second"} & step.keys()):
         given = step[name]
@@ -114,7 +115,8 @@ def for_loss(step, keys):
 
 
 def with_biases(step):
-    """Adds a column of biases to the centres and the optimizer's state, and shortens the embeddings: logits up to 20."""
+    """Adds a column of biases to the centres and to the optimizer's state, and shortens the embeddings, so that logits
+    are at most 20."""
     rng = np.random.default_rng(7)
     step["embeddings"] = step["embeddings"] * np.float32(0.1)
     for name in {"centres", "momentum", "second"} & step.keys():
@@ -126,7 +128,7 @@ def with_biases(step):
 def loss_cases():
     for (name, loss), rate in itertools.product(LOSSES.items(), (1.0, 0.3)):
         step = random_step(48, 1003, 96, 6, True)
-        # Angles of all sizes; lengths within and beyond MagFace's limits.
+        # Angles of all sizes, and lengths within and beyond MagFace's limits.
         near = np.linspace(0, 0.999, 48, dtype=np.float32)[:, None]
         centres = step["centres"][step["labels"]]
         unit = centres / np.linalg.norm(centres, axis=1, keepdims=True)
@@ -152,7 +154,8 @@ def loss_cases():
 
 
 def several_labels(step, labels_per_image, seed):
-    """Gives each sample 1 to labels_per_image different labels, and moves some near the centres of theirs."""
+    """Gives each sample 1 to labels_per_image different labels, and moves some samples near the centres of their
+    labels."""
     rng = np.random.default_rng(seed)
     classes, samples = len(step["centres"]), len(step["labels"])
     labels = np.full((samples, labels_per_image), -1)

@@ -53,14 +53,14 @@ def curricular_logits(cos, target_cos, loss, state):
 
 
 def drawn_margins(loss, job, step, first, cos):
-    """Returns ElasticFace's margins, of N(m, std^2): a function of (seed, step, sample)."""
+    """Returns ElasticFace's margins, drawn from N(m, std^2): a function of (seed, step, sample)."""
     count = len(cos)
     samples = np.arange(first, first + count)
     words = philox4x32_10(job["seed"], [samples, samples >> 32, np.full_like(samples, step),
                                         np.full_like(samples, ELASTIC_MARGIN_STREAM)])
     radius = np.sqrt(-2 * np.log((words[0] + 0.5) / 2.0 ** 32))
     margins = torch.from_numpy(loss["m"] + loss["std"] * radius * np.cos(2 * np.pi * words[1] / 2.0 ** 32))
-    if loss["plus"]:  # the nearer to its centre, the smaller the margin
+    if loss["plus"]:  # the nearer a sample is to its centre, the smaller its margin
         rank = torch.argsort(torch.argsort(cos.detach(), descending=True))
         margins = torch.sort(margins)[0][rank]
     return margins
@@ -94,9 +94,10 @@ def length_regulariser(lengths, loss):
 
 
 def sine_of(cos, x, w):
-    """Returns sin theta without cancellation. x and w are unit vectors [N, D]."""
+    """Returns sin theta without loss of digits. x and w are unit vectors [N, D]."""
     across = torch.linalg.vector_norm(w - cos[:, None] * x, dim=1)
-    # Below it is rounding error, not a direction: parallel vectors, whose gradient is 0 by symmetry.
+    # A smaller length is rounding error and gives no direction: the vectors are parallel, and by symmetry the gradient
+    # is 0.
     return torch.where(across < 1e-13, torch.zeros_like(across), across)
 
 
@@ -154,9 +155,10 @@ def several_targets_loss(embeddings, centres, labels, job, offsets):
     if smoothing > 0:
         wanted = (1 - smoothing) * is_target / count[:, None] + smoothing / len(centres)
         return -(wanted * torch.log_softmax(logits, 1)).sum(1).mean()
-    # log_softmax has no digits left where a single target has almost all probability. So log sum exp of
-    # all is split: that of the targets, and softplus(that of the others - that of the targets).
-    none = torch.full((len(logits), 1), -1e30, dtype=torch.float64)  # all classes may be targets
+    # If a single target has almost all probability, log_softmax has no digits left. So the log sum exp of all logits is
+    # computed from two parts: that of the targets, and softplus(that of the others - that of the targets).
+    # One logit of -1e30 is added to the others, because all classes may be targets.
+    none = torch.full((len(logits), 1), -1e30, dtype=torch.float64)
     others = torch.logsumexp(torch.cat([logits.masked_fill(is_target, -torch.inf), none], 1), dim=1)
     own = torch.logsumexp(logits.masked_fill(~is_target, -torch.inf), dim=1)
     mean = (is_target * logits).sum(1) / count
@@ -213,8 +215,8 @@ def loss_of(embeddings, centres, places, job, state=None, step=0, first=0, offse
     if job.get("label_smoothing", 0) > 0:
         all_logits = job["margin_scale"] * torch.where(is_target, target[:, None], logits) + offsets * ~is_target
         return F.cross_entropy(all_logits, places, label_smoothing=job["label_smoothing"]) + added
-    # log sum exp - target as softplus(log sum exp of the others - target): cross_entropy's gradient,
-    # p(target) - 1, has no digits left where the target has almost all probability.
+    # log sum exp - target is computed as softplus(log sum exp of the others - target). The gradient of cross_entropy is
+    # p(target) - 1, which has no digits left if the target has almost all probability.
     others = torch.logsumexp((job["margin_scale"] * logits + offsets).masked_fill(is_target, -torch.inf), dim=1)
     return F.softplus(others - job["margin_scale"] * target, threshold=100).mean() + added
 
@@ -255,7 +257,7 @@ def head_step(tensors, job, step, micro_batches=1, loss_state=None):
         first = len(losses) * len(label)
         loss = loss_of(embeddings, centres, places, job, loss_state, step, first)
         (loss / micro_batches).backward()
-        gradient[active] += centres.grad  # dense: momentum and decay move every row
+        gradient[active] += centres.grad  # a dense gradient: momentum and decay move every row
         losses.append(loss.item())
         d_embeddings.append(embeddings.grad.numpy())
     state = (torch.from_numpy(table["momentum"]), torch.from_numpy(table["second"]))

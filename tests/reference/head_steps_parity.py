@@ -37,7 +37,8 @@ def cases():
     yield "adamw", {**ADAMW, "sample_rate": 0.1}, 0.01
     yield "adamw, labels alone", {**ADAMW, "sample_rate": 0.0}, 0.01
     yield "adamw, all classes", ADAMW, 0.01
-    # A gradient is divided by the centre's length: here the root of the second moment is often eps.
+    # A gradient is divided by the length of the centre. With this length, the root of the second moment is often about
+    # eps.
     yield "adamw near eps", {**ADAMW, "sample_rate": 0.1, "margin_scale": 4.0}, 1e3
 
 

@@ -39,7 +39,8 @@ RATE, MOMENTUM, DECAY = 0.1, 0.9, 5e-4
 
 
 def arcface_logits(cosine, labels):
-    """Returns [N, S] scaled logits; the margin is added in place and outside autograd: straight through."""
+    """Returns the scaled logits [N, S]. The margin is added in place and outside autograd, so the gradient is
+    straight-through."""
     each = torch.arange(len(labels), device=labels.device)
     with torch.no_grad():
         cosine.arccos_()
@@ -49,7 +50,7 @@ def arcface_logits(cosine, labels):
 
 
 def arcface_logits_of_targets(cosine, labels):
-    """Returns the same numbers up to rounding, but changes only the targets."""
+    """Returns the same numbers except for rounding, but changes only the targets' logits."""
     each = torch.arange(len(labels), device=labels.device)
     with torch.no_grad():
         cosine[each, labels] = torch.cos(torch.arccos(cosine[each, labels]) + MARGIN)
@@ -92,7 +93,8 @@ class DenseStep:
         self.module = module
         self.optimizer = torch.optim.SGD([module.weight], lr=RATE, momentum=MOMENTUM,
                                          weight_decay=DECAY)
-        self.sampling = torch_run.Stopwatch(module.weight.device)  # marks: begin, end, begin, ...
+        # Its marks are the begin and the end of each step's sampling, in turn.
+        self.sampling = torch_run.Stopwatch(module.weight.device)
 
     def __call__(self, embeddings, labels):
         weight, labels = self.active(labels)
@@ -125,7 +127,7 @@ def sgd(rows, momentum, gradient):
 
 
 class RowsStep(DenseStep):
-    """A fast way to write it in PyTorch; every class takes part."""
+    """A fast way to write the head in PyTorch. Every class takes part."""
 
     def __init__(self, module):
         super().__init__(module)
@@ -140,7 +142,7 @@ class RowsStep(DenseStep):
 
 
 class SampledRowsStep(RowsStep):
-    """During a step the selected rows are the parameter."""
+    """A fast way to write the head in PyTorch. During a step, the selected rows are the parameter."""
 
     def __call__(self, embeddings, labels):
         self.sampling.mark()

@@ -32,7 +32,8 @@ def png(image):
 
 
 def record(payload):
-    """Returns a RecordIO record. The payload must not contain the magic, which would split the record."""
+    """Returns a RecordIO record. The payload must not contain the magic number, because the record would be split
+    there."""
     words = [payload[at:at + 4] for at in range(0, len(payload), 4)]
     assert struct.pack("<I", MAGIC) not in words, "this payload needs a split record"
     return struct.pack("<II", MAGIC, len(payload)) + payload + b"\0" * (-len(payload) % 4)
@@ -93,8 +94,8 @@ def decode_all(images):
 
 
 def read(folder):
-    """Returns uint8 [n, H, W, 3] and int64 [n] of train.rec, in the order of train.idx; if record 0 says
-    which records are images (InsightFace's own sets), only those."""
+    """Returns uint8 [n, H, W, 3] and int64 [n] of train.rec, in the order of train.idx. If record 0 says which records
+    are images (as in InsightFace's own sets), returns only those."""
     folder = pathlib.Path(folder)
     data = (folder / "train.rec").read_bytes()
     lines = (line.split() for line in (folder / "train.idx").read_text().splitlines())

@@ -23,7 +23,7 @@ LIMIT = 1e-3
 
 
 def compare(network, arguments, folder):
-    # With this weight decay, its absence would show after a few steps with a low learning rate.
+    # With so much weight decay, a program without it would differ after a few steps, even with a low learning rate.
     job = {"network": network, "embedding_size": 128, "batch_size": arguments.batch,
            "lr": arguments.lr, "margin_list": [1.0, 0.3, 0.0], "margin_scale": 16,
            "weight_decay": 2, "warmup_epoch": 0.5, "num_epoch": 100,

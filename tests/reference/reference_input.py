@@ -12,7 +12,7 @@ from backbone_reference import make_backbone, normalised
 
 
 def smooth_images(generator, classes, per_class, size=112):
-    """Returns uint8 [n, size, size, 3]: each class has its own pattern, with noise, so the loss of a step depends on
+    """Returns uint8 [n, size, size, 3]. Each class has its own pattern, with noise, so the loss of a step depends on
     the earlier steps."""
     coarse = generator.random((classes, size // 8, size // 8, 3))
     patterns = coarse.repeat(8, axis=1).repeat(8, axis=2).repeat(per_class, axis=0)
@@ -33,8 +33,8 @@ def initial_weights(network, embedding_size, classes, size=112, bias=False):
 
 
 def write_teacher(folder, job, images):
-    """Writes the network that `job["teacher"]` names, whose running statistics are those of some images. Returns the
-    file's path."""
+    """Writes the network that `job["teacher"]` names. Its running statistics are those of some of the images. Returns
+    the path of the file."""
     teacher = make_backbone(job["teacher"], job["embedding_size"], height=images.shape[1],
                             width=images.shape[2]).train()
     for module in teacher.modules():
@@ -73,7 +73,7 @@ def make(folder, job, classes, per_class, seed=0, size=112):
 
 
 def make_head_job(folder, network, batch, classes):
-    """Writes images of a few of many classes, and a job with all classes. Returns the job's path."""
+    """Writes images of a few of many classes, and a job that has all these classes. Returns the path of the job."""
     images = smooth_images(np.random.default_rng(0), 64, 4)
     image_records.write(folder / "data", images, np.repeat(np.arange(64), 4), says_classes=False)
     path = folder / "job.json"

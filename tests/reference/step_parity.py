@@ -47,7 +47,7 @@ CLASSIFIER = {"network": "resnet18", "embedding_size": 512, "loss": {"name": "so
               "margin_list": None, "margin_scale": None, "margin_gradient": None}
 
 # Largest relative errors. A weight's error is relative to how far it has moved.
-LIMITS_OF_TWO = {"loss": 1e-3, "lr": 1e-12, "gradient_norm": 1e-2}  # against one worker
+LIMITS_OF_TWO = {"loss": 1e-3, "lr": 1e-12, "gradient_norm": 1e-2}  # two workers, compared with one worker
 LIMITS = {"loss": 1e-4, "distillation_loss": 1e-4, "lr": 1e-12, "gradient_norm": 2e-3, "weights": 2e-2, "centres": 1e-3}
 LIMITS_OF_FP16 = {**LIMITS, "loss": 1e-2, "distillation_loss": 1e-2, "gradient_norm": 2e-2, "weights": 1e-1,
                   "centres": 3e-2, "loss_scale": 0}
@@ -78,8 +78,8 @@ FP16 = {"precision": "fp16", "device": "cuda"}
 CASES_OF_FP16 = [
     ("fp16", {**FP16, "num_epoch": 1}, LIMITS_OF_FP16),
     ("fp16, accumulated, adamw", {**FP16, **ADAMW, "gradient_acc": 2, "num_epoch": 2},
-     # Its first updates are little more than the signs of gradients, and rounding changes the sign of
-     # one near zero: with other seeds, errors of centres were between 0.006 and 0.07.
+     # The first updates of this job are little more than the signs of gradients, and rounding changes the sign of a
+     # gradient near zero. With other seeds, the errors of centres were between 0.006 and 0.07.
      {**LIMITS_OF_FP16, "weights": 0.4, "centres": 0.1}),
 ]
 
@@ -107,7 +107,7 @@ def relative(got, want):
 
 
 def series(steps, key):
-    return np.array([step[key] for step in steps], float)  # NaN: null
+    return np.array([step[key] for step in steps], float)  # NaN stands for null
 
 
 def come(state, start, names):

@@ -24,16 +24,16 @@ LARGEST_FP16 = 65504
 
 
 def learning_rate(base, step, total, warm):
-    """Returns the rate of step 1 .. total: it rises linearly to `base` at step `warm`, then falls linearly
-    and would be 0 one step after the last."""
+    """Returns the learning rates of steps 1 .. total. The rate rises linearly to `base` at step `warm`, and then falls
+    linearly: it would be 0 one step after the last."""
     if step <= warm:
         return base * step / warm
     return base * (total - step + 1) / (total - warm)
 
 
 class Dropout(torch.nn.Module):
-    """Drops the elements that pfc drops: element e of micro-batch i, counted over the activations of
-    all workers, channels last, where u(seed, i, e) < probability."""
+    """Drops the elements that pfc drops: element e of micro-batch i if u(seed, i, e) < probability. Elements are
+    counted over the activations of all workers, with the channels last."""
 
     def __init__(self, probability, seed, channels):
         super().__init__()
@@ -49,7 +49,8 @@ class Dropout(torch.nn.Module):
 
 
 def by_cudnn(module):
-    """pfc uses its own kernels for depthwise convolutions, and cuBLASLt for matrix products."""
+    """Returns whether this is a convolution for which pfc uses cuDNN: for depthwise convolutions it has its own
+    kernels, and for matrix products it uses cuBLASLt."""
     return isinstance(module, torch.nn.Conv2d) and module.groups == 1 and (
         module.kernel_size != (1, 1) or module.stride != (1, 1))
 
@@ -131,7 +132,7 @@ class Trainer:
                                weight_decay=job["weight_decay"])
 
     def embed(self, images, micro_batch, worker):
-        """Returns [B, D] of a worker's images. Keeps the running statistics of worker 0 only."""
+        """Returns the embeddings [B, D] of a worker's images. Keeps the running statistics of worker 0 only."""
         if self.job["dropout"] > 0:
             self.backbone.dropout.micro_batch = micro_batch
             self.backbone.dropout.worker = worker
@@ -145,7 +146,7 @@ class Trainer:
         return embeddings
 
     def distillation_loss(self, embeddings, images):
-        """Returns the mean over the samples; 0 without a teacher."""
+        """Returns the distillation loss, the mean over the samples; 0 without a teacher."""
         if not self.teacher:
             return torch.zeros(())
         with torch.no_grad():
@@ -171,8 +172,9 @@ class Trainer:
         return np.array([loss.item(), distillation.item()]) / self.job["gradient_acc"]
 
     def step(self, step, overflowed):
-        """Step 1 .. last: losses, learning rate, norm of the backbone's gradient; with fp16 the scale,
-        and no norm of an update that is left out. `overflowed`: steps, with fp16."""
+        """Runs step number `step`, from 1. Returns the losses, the learning rate and the norm of the backbone's
+        gradient, and with fp16 the scale. `overflowed`: with fp16, the steps whose gradients overflow; they return no
+        norm."""
         self.optimizer.zero_grad()
         accumulated = self.job["gradient_acc"]
         loss, distillation = sum(self.micro_batch((step - 1) * accumulated + i, step)

@@ -94,11 +94,11 @@ class TorchFiles(unittest.TestCase):
         for order in ("BGR", "'RGB'"):
             (self.folder / "model.yaml").write_text(f"input_size: [3, 112, 112]\ncolor_space: {order}\n")
             flipped = state[stem] if order == "BGR" else state[stem].flip(1)
-            self.reads(contents, {**state, stem: flipped})  # pfc keeps the weights for BGR
+            self.reads(contents, {**state, stem: flipped})  # pfc stores the weights for BGR
 
     def test_networks_with_squeeze_and_excitation_read_bgr_unless_they_are_tfaces(self):
         state, stem = random_state("ir_se_50"), "input_layer.0.weight"
-        flipped = {**state, stem: state[stem].flip(1)}  # pfc keeps the weights for RGB
+        flipped = {**state, stem: state[stem].flip(1)}  # pfc stores the weights for RGB
         self.reads(state, state)
         self.reads({"state_dict": {"model." + name: tensor for name, tensor in state.items()}}, flipped)
         contents = {"net." + name: tensor for name, tensor in state.items()}

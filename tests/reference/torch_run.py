@@ -50,7 +50,7 @@ class Stopwatch:
             self.marks.append(time.perf_counter())
 
     def seconds(self):
-        """Waits for the last mark; returns the seconds between each two marks."""
+        """Waits for the last mark. Returns the seconds between consecutive marks."""
         if not self.on_gpu:
             return [b - a for a, b in itertools.pairwise(self.marks)]
         torch.cuda.synchronize()
@@ -58,8 +58,8 @@ class Stopwatch:
 
 
 def peak_memory(device):
-    """Returns the memory peaks of this process so far, in bytes. The allocator returns no memory to the GPU
-    by itself, so the memory in use now is the peak."""
+    """Returns the memory peaks of this process so far, in bytes. PyTorch's allocator does not return memory to the GPU
+    by itself, so the memory in use now is also the peak."""
     memory = {"memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info()

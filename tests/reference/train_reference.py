@@ -43,7 +43,7 @@ DEFAULTS = {
     "num_epoch": 20, "max_steps": 0, "warmup_epoch": 0, "shuffle": True, "augment": True,
     "seed": 2048,
 }
-# Keys that may have only one value here, and keys that do not change the arithmetic.
+# Keys for which only one value is supported here, and keys that do not change the arithmetic.
 FIXED = {
     "interclass_filtering_threshold": 0, "sample_rate": 1,
     "optimizer": "sgd", "lr_schedule": "polynomial", "dropout": 0, "gradient_acc": 1,
@@ -52,7 +52,7 @@ FIXED = {
 IGNORED = {"rec", "output", "init_from", "frequent", "verbose", "val_targets", "num_workers",
            "save_every_steps", "save_every_seconds", "keep_checkpoints", "sync_bn", "num_classes",
            "num_image", "cuda_graphs", "recompute", "tensorboard", "export", "histograms_every_steps"}
-# Keys that this trainer takes from its command line.
+# Keys whose values this trainer takes from its command line, and not from the job.
 HERE = {"precision": "fp32", "device": "cpu", "tf32": False}
 
 
@@ -87,9 +87,9 @@ def margin_loss(embeddings, labels, centres, job):
     if job["margin_gradient"] == "straight_through":
         with_margin = target + (torch.cos(m1 * torch.acos(target) + m2) - m3 - target).detach()
     else:
-        # Inside (-1, 1) this is the exact gradient; at the ends acos has none, and tests stay away.
+        # Inside (-1, 1), this is the exact gradient. At the ends acos has no gradient, and tests avoid them.
         angle = m1 * torch.acos(target) + m2
-        turns = torch.floor(angle.detach() / math.pi)  # keeps falling beyond pi
+        turns = torch.floor(angle.detach() / math.pi)  # makes the target fall further beyond pi
         with_margin = torch.cos(angle - turns * math.pi) - 2 * turns - m3
     logits = job["margin_scale"] * cosine.scatter(1, labels[:, None], with_margin)
     return functional.cross_entropy(logits, labels)
@@ -147,7 +147,8 @@ class Trainer:
                                weight_decay=self.job["weight_decay"], **fused)
 
     def begin_epoch(self):
-        """Draws order and flips of a whole epoch, because a copy to a GPU in every step would wait for the GPU."""
+        """Draws the order and the flips of a whole epoch at once. A copy to a GPU in every step would wait for the
+        GPU."""
         if self.job["shuffle"]:
             order = torch.randperm(len(self.images), generator=self.random)
             self.order = order.to(self.device)
@@ -198,8 +199,8 @@ class Trainer:
             self.optimizer.step()
 
     def go_on_unfused(self, step, error):
-        """Continues without the fused optimizer, which may refuse the layout that a compiled step gives
-        the gradient of a 1 x 1 convolution. Skips that step's update."""
+        """Continues without the fused optimizer if it refuses the layout that a compiled step gives the gradient of a 1
+        x 1 convolution. Skips that step's update."""
         if not self.fused or step > 1 or isinstance(error, torch.cuda.OutOfMemoryError):
             raise error
         print(f"no fused SGD: {error}", file=sys.stderr)
@@ -224,12 +225,12 @@ class Trainer:
 
 
 def train(trainer):
-    """Writes all steps at the end, in pfc's format, so no step waits for the loss of another."""
+    """Writes all steps at the end, in pfc's format, so that no step waits for the loss of another step."""
     watch, done = torch_run.Stopwatch(trainer.device), []
     watch.mark()
     for step in range(1, trainer.last + 1):
         loss, rate = trainer.step(step)
-        done.append((loss.clone(), rate))  # a compiled step may reuse the loss's memory
+        done.append((loss.clone(), rate))  # copied, because a compiled step may reuse the memory of the loss
         watch.mark()
     memory = torch_run.peak_memory(trainer.device)
     for step, (seconds, (loss, rate)) in enumerate(zip(watch.seconds(), done), start=1):

@@ -1,4 +1,4 @@
-// Tests fine-tuning: frozen parts of the backbone, weights and centres from files, centres that
+// Tests fine-tuning: frozen parts of the backbone, weights and centres from files, and centres that
 // start at mean embeddings. Workers are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ class FineTune : public ::testing::Test {
   const TemporaryFolder data_, output_, files_;
 };
 
-/// The tensors of a session, in PyTorch's names, and the moments.
+/// The tensors of a session, under PyTorch's names, and the moments.
 struct NamedValues {
   std::vector<HostTensor> tensors, momentum;
 };
@@ -120,7 +120,7 @@ TEST_F(FineTune, ChangesOnlyCentresIfTheBackboneIsFrozen) {
   }
 }
 
-/// Returns all rows as float32 after the session was created.
+/// Returns all rows of centres as float32, right after the session was created.
 std::vector<float> first_centres(const JobConfig& job, int workers,
                                  const std::function<void(TrainingSession&)>& look = {}) {
   std::vector<float> all(static_cast<std::size_t>(kIdentities * kSize));
@@ -201,7 +201,8 @@ TEST_F(FineTune, ResumedJobKeepsItsCentres) {
 
 class FineTuneFrom : public FineTune {
  protected:
-  /// Writes weights of another seed, and `rows` centres; all numbers of a row are its index.
+  /// Writes weights made with another seed, and `rows` centres. All numbers of a row are the row's
+  /// index.
   void write_file(std::int64_t rows, const std::map<std::string, std::string>& metadata = {}) {
     JobConfig other = job();
     other.seed = 7;

@@ -1,5 +1,5 @@
 // Compares whole training steps of several workers, with a teacher, on (emulated) GPUs with the
-// same on CPUs: the session, its communicators, streams and reducer together.
+// same steps on CPUs. Session, communicators, streams and reducer run together.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,11 +32,12 @@ JobConfig job_of(DeviceChoice device, const std::filesystem::path& data,
   job.network = "mbf";
   job.embedding_size = 16;
   job.batch_size = 8;
-  job.lr = 0.001;  // small: batch norm over few rows magnifies rounding from step to step
+  job.lr = 0.001;  // small, because batch norm over few rows magnifies rounding from step to step
   job.sync_bn = true;
   job.num_workers = 1;
   job.max_steps = kGpuTrainingSteps;
-  job.seed = 17;  // no activation is within rounding of the kink of its PReLU
+  // With this seed, no activation is so near the kink of its PReLU that rounding matters.
+  job.seed = 17;
   job.rec = {data};
   job.output = output;
   job.teacher = teacher;
@@ -65,7 +66,7 @@ TrainedOnDevice train_one(TrainingSession& session) {
   }
   if (on_emulated_gpu()) {
     EXPECT_EQ(free_memory(), free_before);
-  } else {  // a GPU loads the code of a kernel at its first launch
+  } else {  // a GPU loads a kernel's code at its first launch
     EXPECT_GE(free_memory() + (std::size_t{64} << 20), free_before);
   }
   if (session.job.device == DeviceChoice::kCuda && session.membership.world_size > 1) {
@@ -108,14 +109,14 @@ void expect_near(const std::vector<float>& found, const std::vector<float>& expe
 TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
   const TemporaryFolder data;
   testing::write_insightface({.folder = data.path(), .identities = 9, .images_per_identity = 5});
-  static_cast<void>(transports());  // as many emulated GPUs as there are workers
+  static_cast<void>(transports());  // makes as many emulated GPUs as there are workers
   const std::vector<DeviceInfo> devices = cuda_devices();
   if (!devices.front().available) GTEST_SKIP() << "no GPU: " << devices.front().detail;
   const int workers = std::min(kMostGpuTrainingWorkers, static_cast<int>(devices.size()));
   const std::vector<TrainedOnDevice> cpus = train_on(DeviceChoice::kCpu, workers, data.path());
   const std::vector<TrainedOnDevice> gpus = train_on(DeviceChoice::kCuda, workers, data.path());
   // A real GPU rounds differently. Numbers near 0 change their sign before a PReLU
-  // (tests/model/networks/gpu_test.cc), and gradients differ by up to 1e-2.
+  // (tests/model/networks/gpu_test.cc), and gradients then differ by up to 1e-2.
   const double looser = on_emulated_gpu() ? 1 : 100;
   for (std::size_t rank = 0; rank < gpus.size(); ++rank) {
     for (std::size_t step = 0; step < kGpuTrainingSteps; ++step) {
@@ -124,7 +125,8 @@ TEST(TrainingOnGpus, FollowsTheCpusStepByStep) {
                   1e-4 * looser);
       EXPECT_NEAR(gpus[rank].norms[step] / cpus[rank].norms[step], 1, 1e-4 * looser);
     }
-    // The steps move the weights by less than a hundredth, so they differ less.
+    // The steps change the weights by less than a hundredth, so the weights differ less than the
+    // gradients.
     expect_near(gpus[rank].weights, cpus[rank].weights, on_emulated_gpu() ? 1e-5 : 1e-4);
     expect_near(gpus[rank].centres, cpus[rank].centres, on_emulated_gpu() ? 1e-5 : 1e-4);
     EXPECT_EQ(gpus[rank].weights, gpus[0].weights);

@@ -1,5 +1,5 @@
 // Tests that neither the backbone nor a centre moves on any worker if gradients overflow because of
-// their loss scale. Uses float16 on emulated GPUs, float32 with a far too large scale on CPUs.
+// their loss scale. Uses float16 on emulated GPUs, and on CPUs float32 with a far too large scale.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,7 +107,7 @@ TEST_P(Overflow, NextUpdateOfBothCountsAsTheFirst) {
     EXPECT_NE(after.centres, before.centres);
     EXPECT_EQ(after.updates, 1);
     if (GetParam().optimizer == OptimizerKind::kSgd) return;
-    // In AdamW's update number 1 every element moves by about lr, whatever its gradient is.
+    // In AdamW's first update, every element moves by about lr, whatever its gradient is.
     double most = 0;
     for (std::size_t i = 0; i < after.centres.size(); ++i) {
       most = std::max(most, std::abs(double{after.centres[i]} - double{before.centres[i]}));

@@ -1,6 +1,6 @@
-// Compares AdamW's update after a resume with another global batch with the equations in float64.
-// The moments continue, and so must the number of the update: after 6 steps of 2 workers the next
-// one is update 7, though one worker counts it as step 13.
+// Tests AdamW's update after a job was resumed with another global batch, against the equations in
+// float64. The moments continue, and so must the number of the update: after 6 steps of 2 workers,
+// the next update is number 7, although one worker counts it as step 13.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ struct ResumedWith {
   const char* name;
   int workers;
   std::int64_t batch_size, gradient_acc;
-  std::int64_t by_images;  ///< number of the next step if all earlier steps had this size
+  std::int64_t by_images;  ///< what the next step's number would be if all steps had had this size
 };
 
 constexpr std::int64_t kUpdatesBefore = 6;  // of 2 workers x 4 images
@@ -68,8 +68,9 @@ Moments of_centres(TrainingSession& s) {
           testing::on_host(*s.local.ops, head.second)};
 }
 
-/// Loshchilov and Hutter, "Decoupled weight decay regularization", algorithm 2, with the moments
-/// after the update. Returns the relative error of the change from `before` to `after`.
+/// The equations of Loshchilov and Hutter, "Decoupled weight decay regularization", algorithm 2,
+/// with the moments after the update. Returns the relative error of the change from `before` to
+/// `after`.
 double error_as_update(std::int64_t number, const Moments& before, const Moments& after, double lr,
                        double decay) {
   const double first_part = 1 - std::pow(0.9, number), second_part = 1 - std::pow(0.999, number);

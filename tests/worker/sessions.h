@@ -18,11 +18,11 @@ inline std::vector<float> on_host(Ops& ops, const Tensor& tensor) {
   return values;
 }
 
-/// Creates the session of each of `workers` ranks on its own thread, and calls `use(rank,
-/// session)` there. `asked_to_stop(rank)`, which may be null, answers
-/// SessionOptions::stop_requested. With `output_of(rank)` each rank is on its own host, and this
-/// folder is the job's `output` there. `checkpoint_step`: the job's newest checkpoint known to
-/// the coordinator. Rethrows an exception of a rank.
+/// Creates the session of each of `workers` ranks on its own thread, and calls `use(rank, session)`
+/// there. `asked_to_stop(rank)` answers SessionOptions::stop_requested; it may be null. If
+/// `output_of` is not null, each rank is on its own host, and output_of(rank) is the job's `output`
+/// there. `checkpoint_step`: the job's newest checkpoint known to the coordinator. Rethrows an
+/// exception of a rank.
 inline void with_sessions(const JobConfig& job, int workers,
                           const std::function<void(int rank, TrainingSession& session)>& use,
                           const std::function<bool(int rank)>& asked_to_stop = {},

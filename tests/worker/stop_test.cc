@@ -1,5 +1,5 @@
-// Tests a stop in the middle of a step of several micro-batches, with session, inputs and loop
-// together.
+// Tests a stop in the middle of a step that has several micro-batches. Session, inputs and training
+// loop run together.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class StopInAStep : public ::testing::Test {
     job_.max_steps = 4;
     job_.lr = 0.001;
     job_.ema_decay = 0.9;
-    job_.sample_rate = SampleRate({{0, 0.5}, {1, 1.0}});  // step 3 takes all classes
+    job_.sample_rate = SampleRate({{0, 0.5}, {1, 1.0}});  // in step 3, all classes are active
     job_.margin_update = {.start_epoch = 0, .end_epoch = 2};
     job_.num_workers = 1;
     job_.rec = {data_.path()};

@@ -151,7 +151,8 @@ TEST_F(TraceTakerTest, RecordsEachTraceOnce) {
   trains(1, 2);
   client.summary();
   asks(5, 1, 1'000'000);  // repeated on the next connection
-  // The test expects that nothing happens, so there is no event to wait for: it watches for 0.1 s.
+  // The test expects that nothing happens, so there is no event for which it could wait. It watches
+  // for 0.1 s.
   for (int step = 3; step < 100; ++step) {
     trains(step, step);
     ASSERT_FALSE(training.on());
@@ -163,9 +164,9 @@ TEST_F(TraceTakerTest, EndsATraceForANewerOne) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(5, 1, 1'000'000);
   while (!training.on()) trains(1, 2);
-  // The last step is far away, so that the loop below does not pass it before the trace begins.
+  // The last step is so far away that the loop below does not pass it before the trace begins.
   client.asks({.id = 6, .first_step = 3, .last_step = 1'000'000'000'000, .most_spans = 100});
-  EXPECT_EQ(client.summary().first_step, 1);  // the remaining trace's first step
+  EXPECT_EQ(client.summary().first_step, 1);  // the summary is of the trace that was ended
   int step = 3;
   while (!training.on()) trains(step, step + 1), step += 2;
 }

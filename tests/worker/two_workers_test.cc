@@ -1,5 +1,5 @@
-// Trains two workers as threads of one process, to a stop and from there to the end: collectives,
-// the reducer's thread, prefetchers, the threads of the steps' inputs and of the checkpoint
+// Trains two workers as threads of one process: first until a stop, then to the end. Collectives,
+// the reducer's thread, the prefetchers, and the threads of the steps' inputs and of the checkpoint
 // writer work at the same time, so that ThreadSanitizer can watch them.
 #include <gtest/gtest.h>
 
@@ -67,8 +67,9 @@ class TwoWorkers : public ::testing::Test {
     return job;
   }
 
-  /// Returns the outcomes by rank. Rank 1 asks for a stop when it has been asked `stop_after`
-  /// times; 0: never. With `output_of` each rank is on its own host. `look` is called at the end.
+  /// Returns the results by rank. Rank 1 asks for a stop when it has been asked `stop_after` times;
+  /// 0: never. If `output_of` is not null, each rank is on its own host. `look` is called at the
+  /// end.
   static std::vector<TwoWorkersOutcome> run(
       const JobConfig& job, int stop_after,
       const std::function<std::filesystem::path(int)>& output_of = {},
@@ -92,8 +93,8 @@ class TwoWorkers : public ::testing::Test {
     return outcomes;
   }
 
-  /// Runs the job as a whole, and again with a stop and a resume, which recomputes activations of
-  /// the blocks `recompute`.
+  /// Runs the job without interruption, and again with a stop and a resume. The second run
+  /// recomputes the activations of the blocks `recompute`. Expects the same bits.
   void expect_the_same_bits_after_a_stop(JobConfig job,
                                          const std::vector<std::string>& recompute = {}) const {
     job.output = whole_.path();
@@ -142,7 +143,7 @@ TEST_F(TwoWorkers, ResumeDistillationBitExactly) {
   for (const double loss : values_in(whole_.path(), "distillation_loss")) EXPECT_GT(loss, 0);
 }
 
-// Drop path and the mask of tokens continue with the same random numbers.
+// Drop path and the token mask must continue with the same random numbers.
 TEST_F(TwoWorkers, ResumeAVisionTransformerToTheBitsOfAnUninterruptedRun) {
   const TemporaryFolder larger;
   testing::write_insightface({.folder = larger.path(),
@@ -202,7 +203,8 @@ std::vector<std::vector<float>> embeddings_of(TrainingSession& session) {
   return all;
 }
 
-/// Returns the fraction of embeddings whose label, i / images of a class, has the greatest cosine.
+/// Returns the fraction of the embeddings for which the centre of the right class, i / images of a
+/// class, has the greatest cosine.
 double top_1(const std::vector<std::vector<float>>& embeddings, const std::vector<float>& centres,
              std::size_t images_of_class) {
   int hits = 0;
@@ -237,7 +239,7 @@ std::vector<nlohmann::json> evaluations_in(const std::filesystem::path& output) 
 
 TEST_F(TwoWorkers, MeasureTopKAccuracyWithoutChangingTheTraining) {
   JobConfig plain = job(whole_.path());
-  plain.freeze = {"*"};  // its embeddings differ from the start
+  plain.freeze = {"*"};  // its embeddings differ between images from the start
   const auto expected = run(plain, 0);
   JobConfig classified = plain;
   classified.output = parts_.path();
@@ -272,7 +274,7 @@ std::vector<double> numbers_of(const std::filesystem::path& file) {
   return numbers;
 }
 
-// Computed in float64 from the weights and statistics after each step.
+// The expected averages are computed in float64 from the weights and statistics after each step.
 TEST_F(TwoWorkers, WriteTheMovingAverageOfAllSteps) {
   JobConfig averaged = job(whole_.path());
   averaged.ema_decay = 0.8;
@@ -301,7 +303,7 @@ TEST_F(TwoWorkers, WriteTheMovingAverageOfAllSteps) {
   EXPECT_NE(numbers_of(last / checkpoint_format::kBackbone), found);
 }
 
-// The coordinator retries, because a checkpoint may be invisible for a moment.
+// The error must let the coordinator retry, because a checkpoint may be invisible for a moment.
 TEST_F(TwoWorkers, DoNotContinueFromAnOlderStateThanTheJobHasSaved) {
   JobConfig job_ = job(parts_.path());
   job_.max_steps = 2;

@@ -24,14 +24,15 @@ constexpr std::array<DataSheet, 4> kSheets{{
     {"v100", 0, 125e12, 0, 15.7e12, 0.9e12, 150e9, 32'000'000'000},
 }};
 
-// Assumed fractions of the peaks that kernels reach. With these, r50 and a head of a million
-// classes take as long as measured on an H200 (docs/benchmarks/h200.md) within 5 %.
+// Fractions of the peaks that kernels are assumed to reach. With these fractions, the predicted
+// times of r50 and of a head of a million classes are within 5 % of those measured on an H200
+// (docs/benchmarks/h200.md).
 constexpr double kProducts = 0.45;  // convolutions and matrix products
 constexpr double kMemory = 0.80;
 constexpr double kLinks = 0.70;
 constexpr double kKernel = 3e-6;         // seconds between the kernels of a CUDA graph
-constexpr double kStepSeconds = 300e-6;  // host's part of a step, in seconds
-constexpr double kCollective = 15e-6;    // small NCCL collective within a host, in seconds
+constexpr double kStepSeconds = 300e-6;  // the host's part of a step, in seconds
+constexpr double kCollective = 15e-6;    // a small NCCL collective within a host, in seconds
 
 double peak(const DataSheet& sheet, DType activations, bool tf32) {
   switch (activations) {

@@ -34,8 +34,8 @@ struct Roofline {
     for (const OpWork& work : works) sum += seconds(work);
     return sum;
   }
-  /// Returns the sum of the times for arithmetic and memory traffic, because a tile's products and
-  /// the passes over their results do not overlap.
+  /// Returns the time for arithmetic plus the time for memory traffic, because the products of a
+  /// tile do not overlap with the passes over their results.
   [[nodiscard]] double seconds(const HeadWork& work) const {
     constexpr double kLogitBytes = 8;  // float32, written and read once
     return work.flops * per_flop + (work.logits * kLogitBytes + work.bytes) * per_byte;
@@ -44,24 +44,25 @@ struct Roofline {
 
 /// Compute resources of a host: one GPU, or all CPU cores that its workers share.
 struct MachineProfile {
-  std::string name;    ///< "h100", or the processor's name
+  std::string name;    ///< "h100", or the name of the processor
   std::string source;  ///< "measured 2026-11-23 with r50", "data sheet, efficiencies assumed"
   bool gpu = false;
-  int cores = 1;  ///< number of cores that a CPU's rates refer to
+  int cores = 1;  ///< number of CPU cores to which the rates refer
   Roofline roofline;
   // Measured time of a network's phases, divided by the time that the roofline predicts.
   double forward = 1, backward = 1, head = 1;
-  /// Link between workers of one host. Each GPU has its own link. The workers on a CPU share one,
-  /// because the same cores copy the bytes of all workers.
+  /// Link between workers of one host. Each GPU has its own link. The workers on a CPU share one
+  /// link, because the same cores copy the bytes of all workers.
   Link local;
-  double draw_seconds = 0;         ///< to sample one class, on one core, in parallel with the step
+  /// To decide whether one class is sampled; on one core, in parallel with the step.
+  double draw_seconds = 0;
   double decode_seconds = 0;       ///< to decode one image of 112 x 112 pixels, on one core
-  double step_seconds = 0;         ///< host's part of a step, outside of its ops
+  double step_seconds = 0;         ///< the host's part of a step, outside the step's ops
   std::uint64_t memory_bytes = 0;  ///< memory of a GPU; 0 if unknown
 };
 
-/// Returns the profile of "h200", "h100", "a100" or "v100" from NVIDIA's data sheets, with the
-/// assumed fractions of the peaks that kernels reach. Nothing was measured. Returns nullopt for
+/// Returns the profile of "h200", "h100", "a100" or "v100" from NVIDIA's data sheets, with assumed
+/// fractions of the peaks that kernels reach. The values are not measured. Returns nullopt for
 /// another name.
 std::optional<MachineProfile> gpu_profile(const std::string& name, DType activations, bool tf32);
 /// Returns the names that gpu_profile() accepts.

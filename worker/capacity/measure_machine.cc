@@ -64,7 +64,7 @@ double draw_seconds() {
          static_cast<double>(kDrawn);
 }
 
-/// Returns the part of a job that is timed. Bounded, so that the measurement takes seconds.
+/// Returns the part of a job that is timed. It is small, so that the measurement takes seconds.
 PlannedJob timed_part(const PlannedJob& planned, bool on_host) {
   constexpr std::int64_t kImages = 8, kImagesOfGpu = 128, kClasses = 50'000;
   PlannedJob part = planned;
@@ -76,7 +76,7 @@ PlannedJob timed_part(const PlannedJob& planned, bool on_host) {
   return part;
 }
 
-/// Runs as one of two workers. Returns the median time of an all-reduce of that many bytes.
+/// Runs as one of two workers. Returns the median time of an all-reduce of `bytes` bytes.
 double reduce_with_peer(Comm& comm, std::size_t bytes) {
   std::vector<float> data(bytes / sizeof(float));
   const Tensor all(data.data(), {static_cast<std::int64_t>(data.size())});
@@ -90,7 +90,7 @@ Link link_with_peer(int rank, KeyValueStore& store) {
       &store);
   constexpr std::size_t kSmall = 256, kLarge = 8 << 20;
   const double small = reduce_with_peer(*comm, kSmall), large = reduce_with_peer(*comm, kLarge);
-  // Each worker sends half of the bytes twice, in two consecutive messages.
+  // Each worker sends half of the bytes, and then again half of them, in two consecutive messages.
   return {.latency = small / 2, .per_byte = std::max(0.0, large - small) / (2.0 * kLarge)};
 }
 

@@ -25,7 +25,7 @@ constexpr double kLongest = 1e6;         // maximum seconds of a phase
 
 struct Run {
   nlohmann::json start;
-  std::vector<nlohmann::json> steps;  // events of the steps after the last start
+  std::vector<nlohmann::json> steps;  // events of the steps since the last start
 };
 
 Run read_run(const std::filesystem::path& file) {

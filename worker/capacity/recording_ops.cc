@@ -86,7 +86,8 @@ class RecordingAttention : public Attention {
       : Attention(shape, activations), works_(works) {}
 
  private:
-  /// products: of queries and keys, or of weights and values, or of their gradients.
+  /// `products`: number of matrix products: of queries and keys, of weights and values, and for
+  /// their gradients.
   void add(int products, double bytes) {
     const std::int64_t of_one = shape_.y_shape().elements() * shape_.tokens;
     works_.push_back({.flops = 2.0 * products * static_cast<double>(of_one), .bytes = bytes});

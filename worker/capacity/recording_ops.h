@@ -12,7 +12,7 @@
 
 namespace pfc {
 
-/// One call of an op.
+/// One call of an op, and the work that it would do.
 struct OpWork {
   double flops = 0;  ///< number of multiplications and additions
   double bytes = 0;  ///< size of its tensors, counted once for each read or write

@@ -15,8 +15,9 @@ constexpr double kBuckets = 16;            // number of gradient buckets (gradie
 /// Returns the factor by which an op is slower because the workers of a host share its cores.
 double sharing(const ClusterModel& c) { return c.machine.gpu ? 1 : c.workers_of_host; }
 
-/// Cost of a collective over all workers. bytes: size of the whole result, or of what is summed.
-/// Each worker sends (W - 1) / W of it once, or twice in an all-reduce, which is the minimum.
+/// Time of a collective over all workers. bytes: the size of the whole result, or of the data that
+/// are summed. Each worker sends (W - 1) / W of that size, or in an all-reduce twice as much, which
+/// is the minimum.
 class Collectives {
  public:
   explicit Collectives(const ClusterModel& c) : c_(c) {}
@@ -38,11 +39,12 @@ class Collectives {
   /// Returns the time of one round: the slower of the transfers within and between hosts.
   [[nodiscard]] double transfer(double bytes) const {
     const auto w = static_cast<double>(c_.workers), own = static_cast<double>(c_.workers_of_host);
-    const double sent = bytes * (w - 1) / w;  // by each worker
+    const double sent = bytes * (w - 1) / w;  // bytes sent by each worker
     const double within =
         c_.machine.gpu ? sent * c_.machine.local.per_byte : own * sent * c_.machine.local.per_byte;
     if (c_.hosts() == 1) return within;
-    // A ring crosses each host's network once; a mesh sends to every worker on other hosts.
+    // A ring crosses each host's network once. In a mesh, each worker sends to every worker on
+    // other hosts.
     const double out = c_.machine.gpu ? sent : own * bytes * (w - own) / w;
     return std::max(within, out * c_.network.per_byte);
   }
@@ -77,7 +79,7 @@ double StepCost::of(const std::string& phase) const {
 }
 
 Bottleneck bottleneck_of(const StepCost& step) {
-  constexpr double kWaits = 0.01;  // smallest fraction of a step that counts as waiting
+  constexpr double kWaits = 0.01;  // fraction of a step from which on waiting counts
   const double all = step.seconds(), waits = step.of("data_wait");
   if (waits > kWaits * all) return {"decoding", waits / all};
   double communication = 0;

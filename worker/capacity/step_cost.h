@@ -10,12 +10,13 @@
 
 namespace pfc {
 
-/// The machines of a job as the cost model sees them, all equal.
+/// The machines of a job as the cost model describes them: all are equal.
 struct ClusterModel {
   MachineProfile machine;
   int workers = 1;
   int workers_of_host = 1;
-  /// Network of one host, in and out, all ports together. Unused with a single host.
+  /// Network of one host: the same in both directions, for all ports together. Unused with a single
+  /// host.
   Link network;
   std::int64_t decoding_threads = 2;  ///< per worker (num_workers of the job)
   [[nodiscard]] int hosts() const { return (workers + workers_of_host - 1) / workers_of_host; }
@@ -52,8 +53,8 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
                       const ClusterModel& cluster, const Corrections& corrections = {});
 
 /// Compares a short run with the model: measured over predicted time for each phase that took more
-/// than a thousandth of the step in both. The phases of communication share one factor, because
-/// workers wait for each other there.
+/// than a thousandth of the step in both. All phases of communication have the same factor, because
+/// workers wait for each other in them.
 Corrections corrections(const StepCost& predicted, const StepCost& measured);
 
 }  // namespace pfc

@@ -113,8 +113,8 @@ HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows
   const double budget = o.logits_memory * shard * (centre + moments);
   const double kept = work.logits == 0 ? 1 : std::min(1.0, budget / (work.logits * 4));
   work.flops = product * (3 + (1 - kept));
-  // Centres are read for the logits, with the moments if rows have missed updates, and again for
-  // the gradients. Then centres and moments are read and written.
+  // Centres are read for the logits, together with the moments if rows have missed updates, and
+  // read again for the gradients. Then centres and moments are read and written.
   const double caught_up = rate < 1 ? moments : 0;
   work.bytes = active * (centre + caught_up + centre + 2 * (centre + moments));
   return work;

@@ -91,7 +91,8 @@ void check_stage(const JobConfig& job, const TellFindings& tell) {
   }
 }
 
-/// Ignores the CPU affinity, because this worker may be bound to a part of the host's cores.
+/// Returns the number of cores of the host. Ignores the CPU affinity, because this worker may be
+/// bound to some of the cores.
 int cores_of_host() {
   const int quota = quota_cores();
   const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
@@ -208,7 +209,7 @@ bool all_have(Comm& comm, bool mine) {
   return std::ranges::count(all, 1) == comm.size();
 }
 
-/// Predicts steps per second from the computing time of all workers, which run together.
+/// Predicts the steps per second. All workers compute at the same time, and the slowest one counts.
 void check_speed(Ops& ops, const DeviceComms& comms, Comm& comm, const PlannedJob& planned,
                  const CollectiveSeconds& collectives, const SessionOptions& options,
                  const TellFindings& tell) {
@@ -222,8 +223,8 @@ void check_speed(Ops& ops, const DeviceComms& comms, Comm& comm, const PlannedJo
   tell({speed_to_expect(slowest, collectives, planned, planned.gpu || several_hosts)});
 }
 
-/// Times the communicators of a step. Without data, uses the sizes of the job's defaults. Does not
-/// report the errors of this worker's device and data, because check_alone() has reported them.
+/// Times the communicators of a step. If the job has no data, uses default sizes. Does not report
+/// the errors of this worker's device and data, because check_alone() has reported them.
 void check_collectives(JobConfig job, const SessionOptions& options, Comm& comm,
                        const TellFindings& tell) {
   LocalStart start{.job = job, .membership = options.membership, .doing = options.doing};
@@ -314,7 +315,8 @@ CheckFinding finding_of_clock(double ahead, double precision) {
 
 void check_alone(const JobConfig& config, const SessionOptions& options, const TellFindings& tell) {
   JobConfig job = config;
-  // Uses this worker's fastest precision. check_together() uses, as a job, one that all support.
+  // check_alone() uses the fastest precision of this worker's device. check_together() uses the
+  // fastest precision that all devices support, as a job does.
   if (job.precision == Precision::kAuto) {
     job.precision = choose_precision({{precisions_here(job, options)}}).precision;
   }
@@ -328,7 +330,7 @@ void check_alone(const JobConfig& config, const SessionOptions& options, const T
   if (first) check_host(job, options, tell);
   std::vector<StartStep> steps = start.steps();
   std::ranges::stable_sort(steps, {}, &StartStep::kind);
-  if (!has_data(job)) steps.resize(1);  // keeps only the device
+  if (!has_data(job)) steps.resize(1);  // keeps only the step that opens the device
   bool all_open = true;
   for (const StartStep& step : steps) {
     if (!step.opens && !all_open) continue;

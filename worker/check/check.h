@@ -14,7 +14,7 @@ namespace pfc {
 /// with an error of up to `precision` seconds. Pure.
 CheckFinding finding_of_clock(double ahead, double precision);
 
-/// Returns the finding for an error that would end a worker. Pure.
+/// Returns the finding for an unexpected error, which would end a worker that trains. Pure.
 CheckFinding unexpected_finding(const std::exception& error);
 
 /// Runs the checks that need no other worker: limits, devices, data, memory, and on rank 0's host

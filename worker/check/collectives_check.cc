@@ -58,8 +58,8 @@ CheckFinding finding(const std::string& what, std::size_t bytes, double seconds,
           .of_host = false};
 }
 
-/// Returns how many bytes to reduce, at most `most`. A reduction of so many bytes does not take
-/// long over a slow network: a timeout would look like a broken network.
+/// Returns how many bytes to reduce, at most `most`. Over a slow network they are fewer, so that
+/// the reduction does not take long: if it timed out, the network would seem to be broken.
 std::size_t reduced_bytes(Ops& ops, Comm& comm, Comm& host_comm, std::size_t most) {
   const std::size_t trial = std::min(most, kTrialBytes);
   const Memory memory(ops, trial);
@@ -131,7 +131,7 @@ TimedCollectives time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
                    finding("reduce-scatter of embedding gradients", embeddings * workers, scatter,
                            moved)},
       .seconds = {.gradients = 0, .embeddings = gather + scatter}};
-  if (gradient_bytes == 0) return timed;  // no network was measured
+  if (gradient_bytes == 0) return timed;  // there are no gradients to reduce
   timed.seconds.gradients = reduced.seconds * static_cast<double>(gradient_bytes) / summed;
   timed.findings.insert(timed.findings.begin(),
                         finding("all-reduce of gradients", reduced.bytes, reduced.seconds,

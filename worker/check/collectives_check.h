@@ -22,10 +22,10 @@ struct TimedCollectives {
   CollectiveSeconds seconds;
 };
 
-/// Times an all-reduce of the backbone's gradients, and the head's three collectives with the
-/// sizes of one micro-batch. A time is that of the fastest of several runs on this worker.
-/// `gradient_bytes`: size of the gradients. Above 64 MiB or over a slow network, reduces a part.
-/// `host_comm` is for host memory. Collective. Throws CommError.
+/// Times an all-reduce of the backbone's gradients, and the head's three collectives with the sizes
+/// of one micro-batch. The time of each collective is that of its fastest run on this worker, of
+/// several runs. `gradient_bytes`: size of the gradients. Above 64 MiB or over a slow network,
+/// reduces a part. `host_comm` is for host memory. Collective. Throws CommError.
 TimedCollectives time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
                                   const PlannedJob& planned, std::size_t gradient_bytes);
 

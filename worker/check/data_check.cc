@@ -33,10 +33,10 @@ constexpr double kReadSeconds = 0.5;                // seconds of each measureme
 constexpr std::size_t kReadBlockBytes = 256 << 10;  // bytes per read
 constexpr std::int64_t kMostReadBytes = 64 << 20;   // total bytes of all reads
 constexpr double kFastDisk = 100e6;                 // bytes/s: about 20,000 images of 5 kB
-constexpr int kSlice = 16;                          // images between two readings of the clock
+constexpr int kSlice = 16;  // number of images that are decoded between two readings of the clock
 
-/// Returns the median speed of all blocks in bytes per second, because other programs may
-/// interrupt some of them. 0 if nothing could be read.
+/// Returns the median speed of all blocks in bytes per second. The median is used because other
+/// programs may interrupt some of the reads. 0 if nothing could be read.
 double read_speed(const std::filesystem::path& rec) {
   const Fd file(open(rec.c_str(), O_RDONLY | O_CLOEXEC));
   const off_t size = file < 0 ? 0 : lseek(file, 0, SEEK_END);
@@ -90,7 +90,7 @@ CheckFinding version_finding() {
 std::vector<CheckFinding> facts_findings(const Dataset& dataset, const EvaluationSets& sets) {
   std::vector<CheckFinding> findings;
   for (const HostFact& fact : facts_of_host(dataset, sets)) {
-    if (fact.what == version_finding().what) continue;  // already reported
+    if (fact.what == version_finding().what) continue;  // reported separately
     findings.push_back({.what = fact.what,
                         .found = fact.value,
                         .expected = {},

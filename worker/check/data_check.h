@@ -22,11 +22,12 @@ std::vector<CheckFinding> facts_findings(const Dataset& dataset, const Evaluatio
 struct DecodeSpeed {
   double images_a_second = 0;  ///< counts images that can be decoded; 0 if none can
   std::int64_t drawn = 0, damaged = 0;
-  std::string damage, wrong_label;  ///< about the first such image; empty if there is none
+  std::string damage, wrong_label;  ///< describes the first such image; empty if there is none
 };
 
-/// Measures CPU time of the thread, and takes the best of many slices within half a second, so
-/// other load on the host does not matter. With random_resized_crop, images are decoded for it.
+/// Measures the CPU time of the thread, and takes the best of many slices within half a second, so
+/// other load on the host does not matter. With random_resized_crop, decodes images as that change
+/// needs them.
 DecodeSpeed decode_speed(const Dataset& dataset, const Augmentation& augmentation = {});
 
 /// Drops random blocks of the largest file from the page cache and reads them, then reads and

@@ -17,7 +17,7 @@ struct CoreShares {
   int workers = 1;
   int cores = 1;  ///< cores of the host
 };
-/// Measures the speed of a convolution on the worker's device (on a CPU with one thread, the best
+/// Measures the speed of a convolution on the worker's device (on a CPU: with one thread, the best
 /// of many short runs), and checks the number of cores per worker. Blocks for a second.
 std::vector<CheckFinding> compute_findings(Ops& ops, const CoreShares& threads);
 

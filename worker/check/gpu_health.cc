@@ -13,7 +13,8 @@ constexpr unsigned kClockSm = 1;      // NVML_CLOCK_SM
 constexpr unsigned kUncorrected = 1;  // NVML_MEMORY_ERROR_TYPE_UNCORRECTED
 constexpr unsigned kVolatile = 0;     // NVML_VOLATILE_ECC: since the driver was loaded
 
-/// Reasons to report. A power limit is not among them: most GPUs reach it under load.
+/// Reasons for throttling that are reported. A power limit is not among them, because most GPUs
+/// reach it under load.
 constexpr std::array<std::pair<unsigned long long, const char*>, 4> kReasons{{
     {Nvml::kHardware, "a slowdown by hardware"},
     {Nvml::kHeat, "heat"},

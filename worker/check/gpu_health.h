@@ -29,8 +29,9 @@ struct GpuHealthReport {
   std::string problem;  ///< why nothing is known, in one line; empty on success
 };
 
-/// Queries the GPUs with these PCI addresses ("0000:1B:00.0"). Never throws if something is absent
-/// or fails; values that a GPU does not report are left out. Tests pass another `library`.
+/// Queries the GPUs with these PCI addresses ("0000:1B:00.0"). Does not throw if a library or a GPU
+/// is absent, or a query fails. Values that a GPU does not report are left out. Tests pass another
+/// `library`.
 GpuHealthReport gpu_health(const std::vector<std::string>& pci_bus_ids,
                            const std::string& library = "libnvidia-ml.so.1");
 

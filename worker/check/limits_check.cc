@@ -17,12 +17,13 @@ namespace {
 namespace fs = std::filesystem;
 using enum CheckFinding::Verdict;
 
-// The files that worker/main.cc counts (kOwnFiles), and those of gRPC and the data set.
+// The files that worker/main.cc counts as its own (kOwnFiles), and the files of gRPC and of the
+// data set.
 constexpr std::uint64_t kOwnFiles = 40;
-// Communicators of a worker: step, gradients, inputs, host memory and snapshots.
+// The communicators of a worker: step, gradients, inputs, host memory and snapshots.
 constexpr std::uint64_t kComms = 5;
 constexpr std::uint64_t kFilesOfComm = 6;  // plus one connection to each other worker
-// Threads of gRPC, Gloo and the worker itself.
+// The threads of gRPC, of Gloo and of the worker itself.
 constexpr std::uint64_t kOwnThreads = 40;
 // NCCL's buffers between two GPUs of a host. Containers often provide only 64 MiB.
 constexpr std::uint64_t kSharedMemoryOfWorker = std::uint64_t{64} << 20;

@@ -16,12 +16,12 @@ struct ComputeSeconds {
 };
 
 /// Runs a few images through the job's backbone, forward and backward, and a step through a small
-/// classification layer of the same kind, and scales both to the job's batch and classes. All
+/// classification layer of the same kind, and scales both times to the job's batch and classes. All
 /// workers do this at the same time, as in training. Collective. Throws CommError and DeviceError.
 ComputeSeconds time_compute(Ops& ops, Comm& step_comm, const PlannedJob& planned);
 
-/// Combines these parts into a step's time. `beside`: the gradients are reduced during the backward
-/// pass, without slowing it down. Pure.
+/// Combines the parts of a step to the time of a step. `beside`: the gradients are reduced during
+/// the backward pass, without slowing it down. Pure.
 CheckFinding speed_to_expect(const ComputeSeconds& compute, const CollectiveSeconds& collectives,
                              const PlannedJob& planned, bool beside);
 

@@ -9,7 +9,7 @@ namespace pfc {
 
 struct CheckFinding {
   enum class Verdict { kOk, kNote, kSlows, kStops };
-  /// How to compare a finding with those of other hosts that have the same `what`.
+  /// How to compare a finding with the findings of other hosts that have the same `what`.
   enum class Comparison { kNone, kSameEverywhere, kAsFastAsOthers };
 
   std::string what;      ///< "open files"
@@ -20,9 +20,10 @@ struct CheckFinding {
   double value = 0;         ///< measured value, in `unit`
   std::string unit = {};    ///< "images/s"; empty if nothing was measured
   Comparison comparison = Comparison::kNone;
-  /// Verdict if another host has a different finding or is much faster. `remedy` is for this case.
+  /// The verdict if another host has a different finding, or is much faster. `remedy` says what to
+  /// do then.
   Verdict otherwise = Verdict::kOk;
-  double enough = 0;    ///< values from here on are never slow; 0 if there is no such value
+  double enough = 0;    ///< values of at least this are never slow; 0 if there is no such limit
   bool of_host = true;  ///< false: applies only to this worker
 };
 

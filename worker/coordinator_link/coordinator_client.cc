@@ -26,12 +26,13 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kSetTimeout{30'000};
 constexpr milliseconds kFinishTimeout{10'000};
-// The coordinator itself ends a wait and names the missing ranks. The client's deadline is a
-// little later, for a coordinator that does not answer at all.
+// If a worker is missing, the coordinator itself ends the wait and names the missing ranks. The
+// client's deadline is a little later, for a coordinator that does not answer at all.
 constexpr milliseconds kAnswerSlack{5'000};
 constexpr milliseconds kRetryPause{100};
 constexpr milliseconds kHeartbeat{1'000};
-// The next attempt follows as soon as the connection is back, and at the latest after this time.
+// The maximum pause between two attempts to connect. The next attempt follows as soon as the
+// connection is back.
 constexpr milliseconds kConnectPause{1'000};
 
 // The enums match the protocol's. Outcome has no OUTCOME_UNKNOWN, so its values are one lower.
@@ -50,7 +51,7 @@ static_assert(are_same(kNone, proto::CHECK_NOT_COMPARED));
 static_assert(are_same(kSameEverywhere, proto::CHECK_SAME_EVERYWHERE));
 static_assert(are_same(kAsFastAsOthers, proto::CHECK_AS_FAST_AS_OTHERS));
 
-/// Leaves out the host, and sets rank 0 for this worker: the coordinator knows the sender.
+/// Sets neither host nor rank, because the coordinator knows the sender.
 proto::CheckFinding finding_message(const CheckFinding& finding) {
   proto::CheckFinding message;
   message.set_rank(finding.of_host ? -1 : 0);
@@ -123,7 +124,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
       const std::lock_guard lock(listener_mutex_);
       superseded_ = false;
     }
-    stop_requested_ = false;  // set in the last generation if its members had to change
+    // May have been set in the last generation, so that its members could change.
+    stop_requested_ = false;
     attach(std::max(report_pause(reply.world_size()), kHeartbeat));
     return {.membership = {.rank = reply.rank(),
                            .world_size = reply.world_size(),
@@ -237,7 +239,8 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
     request.set_message(message);
     request.set_left_generation(generation_);
     {
-      // Repeat a report that was given to the stream, where it may arrive too late to count.
+      // Repeat a report that was already given to the stream, because there it may arrive too late
+      // to count.
       std::lock_guard lock(mutex_);
       if (unsent_ || sent_) *request.mutable_progress() = newest_;
       unsent_ = false;
@@ -341,7 +344,7 @@ class GrpcCoordinatorClient final : public CoordinatorClient {
                      .most_spans = order.most_spans()});
   }
 
-  /// REQUIRES: listener_mutex_ is held.
+  /// REQUIRES: the caller holds listener_mutex_.
   void tell_listener() {
     if (const auto listener = std::exchange(listener_, {})) listener(superseded_by_);
   }

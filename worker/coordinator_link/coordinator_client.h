@@ -34,9 +34,9 @@ struct JoinResult {
   GenerationKind kind = GenerationKind::kTraining;
 };
 
-/// Thread-safe, except join(). REQUIRES: join() is called before everything but finish(). A lost
-/// connection is not an error while training: the client reconnects as soon as it can, and keeps
-/// the newest report until then.
+/// Thread-safe, except join(). REQUIRES: join() is called before any other function except
+/// finish(). During training, a lost connection is not an error: the client reconnects as soon as
+/// it can, and keeps the newest report until then.
 class CoordinatorClient : public KeyValueStore {
  public:
   /// Blocks until every worker of the generation has joined. After finish() has ended a
@@ -54,15 +54,16 @@ class CoordinatorClient : public KeyValueStore {
   /// the previous listener is neither running nor called again.
   virtual void on_trace(std::function<void(const TraceOrder&)> listener) = 0;
   /// Returns the coordinator's time when it received the part. A part without spans and summary
-  /// only queries the clock. Throws CommError when the coordinator does not accept it in time.
+  /// only queries the coordinator's clock. Throws CommError when the coordinator does not accept
+  /// the part in time.
   virtual WallTime send_trace(const TracePart& part, std::chrono::milliseconds timeout) = 0;
   /// Returns whether the coordinator wants the job to write a checkpoint and stop.
   [[nodiscard]] virtual bool stop_requested() const = 0;
   /// `listener` is called once when a newer generation or another job may begin, with the reason;
   /// the collectives of this generation will not complete then. It is called on a thread of this
-  /// object, or inside this call if that has already happened. A new listener replaces the
-  /// previous one, and an empty one removes it. After this returns, the previous listener is
-  /// neither running nor called again.
+  /// object, or inside on_superseded() if such a generation or job may already have begun. A new
+  /// listener replaces the previous one, and an empty one removes it. After this returns, the
+  /// previous listener is neither running nor called again.
   virtual void on_superseded(std::function<void(const std::string& why)> listener) = 0;
 
   /// How this worker's part in a generation ended. kBadInput: a retry would fail too. kCommFailed:

@@ -38,9 +38,9 @@ struct Progress {
   double loss = 0;
   std::optional<double> distillation_loss = {};  ///< only with a teacher
   double lr = 0;
-  double samples_per_second = 0;       ///< of this worker
-  double data_wait_seconds = 0;        ///< sum over all steps since the start
-  double own_seconds = 0;              ///< sum over all steps, without waits for other workers
+  double samples_per_second = 0;  ///< of this worker
+  double data_wait_seconds = 0;   ///< sum over all steps since the start
+  double own_seconds = 0;  ///< sum over all steps since the start, without waits for other workers
   std::uint64_t resident_bytes = 0;    ///< host memory of the process
   std::uint64_t gpu_memory_bytes = 0;  ///< memory in use on its GPU, by any process; 0 on a CPU
   std::string device;                  ///< "cpu", "cuda:0"
@@ -65,12 +65,13 @@ struct Progress {
   std::int64_t saved_step = 0;
   /// Rank 0 only: step of the newest checkpoint in its output folder; 0 if none is known.
   std::int64_t checkpoint_step = 0;
-  std::int64_t memory_step = 0;     ///< rank 0 only: step of the newest snapshot; 0 if none
-  bool output_unshared = false;     ///< a host does not share the output folder
-  std::int64_t images_seen = 0;     ///< images that the model was trained on, over all workers
-  std::int64_t resumed_images = 0;  ///< same, for the state from which this generation started
-  int most_workers = 0;             ///< maximum number that the job can use
-  int least_workers = 0;            ///< minimum number that the job can train with
+  std::int64_t memory_step = 0;  ///< rank 0 only: step of the newest snapshot; 0 if none
+  bool output_unshared = false;  ///< a host does not share the output folder
+  std::int64_t images_seen = 0;  ///< images on which the model was trained, over all workers
+  /// The same number, for the state from which this generation started.
+  std::int64_t resumed_images = 0;
+  int most_workers = 0;   ///< maximum number that the job can use
+  int least_workers = 0;  ///< minimum number that the job can train with
 
   // Totals since the start.
   std::uint64_t samples = 0;  ///< samples trained by this worker

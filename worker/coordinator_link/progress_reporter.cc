@@ -69,9 +69,11 @@ void ProgressReporter::watch() {
   }
 }
 
-/// Does not hold the mutex, because a driver may be slow and training must not wait for it.
+/// Does not hold the mutex while it reads the vitals: a driver may be slow, and training must not
+/// wait for it.
 void ProgressReporter::look_at_vitals() {
-  if (!options_.vitals || Clock::now() - vitals_at_ < options_.vitals_pause) return;
+  if (!options_.vitals) return;
+  if (vitals_at_ && Clock::now() - *vitals_at_ < options_.vitals_pause) return;
   const ProcessVitals vitals = options_.vitals();
   vitals_at_ = Clock::now();
   const std::lock_guard lock(mutex_);

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -15,11 +16,11 @@
 
 namespace pfc {
 
-/// Runs a thread that looks at the phase and the communicators once per tick. It reports when the
-/// phase or a collective differs from the last report, when there are new numbers, and
-/// periodically what the process and its GPU do. So reports do not depend on the length of a step:
-/// the coordinator's view is at most one tick old, and there is at most one report per tick. The
-/// destructor sends what has not been reported.
+/// Runs a thread that looks at the phase and the communicators once per tick. The thread sends a
+/// report when the phase or a collective differs from the last report, and when there are new
+/// numbers. It also reports periodically what the process and its GPU do. So reports do not depend
+/// on the length of a step: the coordinator's view is at most one tick old, and there is at most
+/// one report per tick. The destructor sends what has not been reported.
 ///
 /// update() and add_phases() are for the training thread. Client and timer are borrowed.
 class ProgressReporter {
@@ -31,8 +32,8 @@ class ProgressReporter {
     std::function<std::vector<Progress::CommTotal>()> comms;
     /// Called every `vitals_pause`, on the thread of this object. Empty: no vitals.
     std::function<ProcessVitals()> vitals = {};
-    /// Values known before the first step. If they say that the worker is starting, reports repeat
-    /// that until the first batch has arrived.
+    /// Values known before the first step. If they say that the worker is starting, all reports say
+    /// so until the first batch has arrived.
     Progress start = {};
     std::chrono::milliseconds tick = kTick;
     std::chrono::milliseconds vitals_pause{5'000};
@@ -42,8 +43,8 @@ class ProgressReporter {
   ProgressReporter(const ProgressReporter&) = delete;
   ProgressReporter& operator=(const ProgressReporter&) = delete;
 
-  /// Sets the numbers of a finished step, for the next report. Ignores `phase`, `comm` and
-  /// `vitals`: a report reads these when it is made.
+  /// Sets the numbers of a finished step, for the next report. Ignores the members `phase`, `comm`
+  /// and `vitals`, because each report reads their current values.
   void update(Progress progress);
   /// Adds the durations of phases outside of steps, for the next report.
   void add_phases(const std::vector<PhaseTimer::Sample>& samples);
@@ -63,10 +64,10 @@ class ProgressReporter {
   const Options options_;
   std::mutex mutex_;
   std::condition_variable ended_changed_;
-  Progress next_;         // guarded by mutex_; phase and comm are those last reported
+  Progress next_;  // guarded by mutex_; `phase` and `comm` have the values of the last report
   bool changed_ = false;  // guarded by mutex_; next_ has unreported numbers
   bool ended_ = false;    // guarded by mutex_
-  TimePoint vitals_at_;   // used only by thread_: when vitals were last read
+  std::optional<TimePoint> vitals_at_;  // used only by thread_: when vitals were last read
   std::thread thread_;
 };
 

@@ -7,7 +7,7 @@
 namespace pfc {
 
 bool has_worked(const ProcessWork& before, const ProcessWork& now) {
-  // The connection to the coordinator uses much less per kTick.
+  // The CPU time that counts as work. The connection to the coordinator uses much less in kTick.
   constexpr double kSeconds = 0.05;
   constexpr std::uint64_t kBytes = 256 << 10;
   return now.cpu_seconds - before.cpu_seconds >= kSeconds ||

@@ -14,7 +14,7 @@ static_assert(proto::TRACE_ROW_COLLECTIVES == static_cast<int>(TraceRow::kCollec
 static_assert(proto::TRACE_ROW_THREAD == static_cast<int>(TraceRow::kThread));
 static_assert(proto::TRACE_ROW_LOADER == static_cast<int>(TraceRow::kLoader));
 
-/// Lists each name once. Equal literals at different addresses are listed separately.
+/// Lists each name once. Equal names at different addresses are listed separately.
 proto::TraceSpans spans_of(const TracePart& part) {
   proto::TraceSpans all;
   for (const TraceTrackInfo& info : part.tracks) {

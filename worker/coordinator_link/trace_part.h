@@ -31,7 +31,7 @@ struct TracePart {
     std::int64_t last_step = 0;
     std::uint64_t dropped = 0;       ///< spans that were not recorded or not sent
     std::string device;              ///< "cpu", "cuda:0"
-    std::vector<std::string> notes;  ///< what is missing in the trace, and why
+    std::vector<std::string> notes;  ///< says what is missing in the trace, and why
   };
   const Summary* last = nullptr;  ///< nullptr if more parts follow
 };

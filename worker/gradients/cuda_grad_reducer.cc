@@ -88,7 +88,8 @@ class CudaReducer : public GradReducer {
   std::size_t started_ = 0;  // buckets started in this step
   CudaEvent ready_, reduced_;
 
-  // Times of the last step for which wait() was called. They are read when the next step begins.
+  // The times of the last step for which wait() was called. They are read when the next step
+  // begins, unless the GPU is still busy with the last one.
   bool has_times_ = false;
   TimedEvent step_start_, wait_called_, wait_done_;
   std::vector<BucketTimes> times_;

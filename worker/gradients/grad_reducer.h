@@ -26,7 +26,7 @@ struct GradBucket {
 
 /// Returns all buckets in the order of their reduction: from the end of the flat gradient, which
 /// the backward pass computes first, to its start. All have the same size except the last, which
-/// may be smaller. It is reduced after the backward pass, so its size matters most.
+/// may be smaller. The last bucket is reduced after the backward pass, so its size matters most.
 std::vector<GradBucket> make_grad_buckets(const Tensor& gradients,
                                           const GradReducerOptions& options);
 
@@ -51,11 +51,12 @@ class GradReducer {
     std::vector<Span> buckets;
     double wait_called = 0;  ///< when wait() was called: the backward pass was over
     double wait_done = 0;    ///< when the last bucket was reduced
-    [[nodiscard]] double busy_seconds() const;        ///< the sum of the buckets' times
-    [[nodiscard]] double overlapped_seconds() const;  ///< the part of it before wait() was called
+    [[nodiscard]] double busy_seconds() const;  ///< the sum of the buckets' times
+    /// The part of this time before wait() was called.
+    [[nodiscard]] double overlapped_seconds() const;
   };
-  /// Times of the last step. On a GPU, times of the newest step that was finished when the last
-  /// step began: reading those of the last step would make the host wait.
+  /// The times of the last step. On a GPU, the times of the newest step that was complete when the
+  /// last step began, because reading those of the last step would make the host wait.
   [[nodiscard]] virtual const Timeline& timeline() const = 0;
 };
 

@@ -19,13 +19,16 @@ class LossScale {
 
   /// Call after each step. A finite update is counted; kGrowthInterval of them in a row double the
   /// scale. A non-finite update was skipped by every worker: the scale is halved. REQUIRES:
-  /// `finite` is the same on all workers. It is, because it is computed from the summed gradients.
+  /// `finite` is the same on all workers. It is the same, because it is computed from the summed
+  /// gradients.
   void update(bool finite);
   /// The number of updates applied to the weights, in this job and in the jobs that it resumes.
-  /// AdamW's bias correction uses it, because it must match the moments; the number of steps
-  /// changes with the global batch. Same as state["step"] of torch.optim.
+  /// AdamW's bias correction uses this number and not the number of the step, because it must match
+  /// the moments, and step numbers change with the global batch. Same as state["step"] of
+  /// torch.optim.
   [[nodiscard]] std::int64_t updates() const { return updates_; }
-  /// Whether a smaller scale might make the gradients finite. At 1 the scale is not the reason.
+  /// Whether a smaller scale might make the gradients finite. If the scale is 1, it is not the
+  /// reason.
   [[nodiscard]] bool can_shrink() const { return value_ > 1; }
 
   /// For checkpoints.
@@ -35,8 +38,8 @@ class LossScale {
     std::int64_t updates = 0;
   };
   [[nodiscard]] State state() const { return {value_, finite_updates_, updates_}; }
-  /// Keeps the current scale if this job or the checkpoint has none, because their precisions
-  /// differ.
+  /// Keeps the current scale if the job or the checkpoint has no loss scale, because their
+  /// precisions then differ.
   void restore(const State& state);
 
  private:

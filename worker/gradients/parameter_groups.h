@@ -1,4 +1,4 @@
-// Contiguous weights that one optimizer call updates, like torch.optim's parameter groups.
+// Ranges of the weights that one optimizer call updates, like torch.optim's parameter groups.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,9 @@ namespace pfc {
 
 /// Averages of the weights and running statistics, after every update:
 ///   average += part * (value - average), part = max(1 - decay, number^(-2/3)).
-/// The second term is a warm-up, as in timm's ModelEmaV3: the first updates weigh more. A value
-/// that never changes is its own average. Enqueues its work. Belongs to the training thread.
+/// number^(-2/3) is a warm-up, as in timm's ModelEmaV3: it gives the first updates more weight. The
+/// average of a value that never changes is this value. Enqueues its work. Belongs to the training
+/// thread.
 class WeightAverage {
  public:
   /// Borrows both. The averages begin with the backbone's values.
@@ -28,7 +29,7 @@ class WeightAverage {
   [[nodiscard]] Tensor weights() const { return weights_; }  ///< in the layout of the weights
   [[nodiscard]] Tensor state() const { return state_; }      ///< in the layout of the state
 
-  /// Bytes of each buffer of a WeightAverage.
+  /// The sizes of a WeightAverage's buffers in bytes.
   struct Bytes {
     std::size_t weights = 0, state = 0, scratch = 0;
     /// Returns the bytes of the averages, which checkpoints hold.

@@ -38,7 +38,7 @@ struct NamedRows {
   std::span<const float> rows;
 };
 
-/// Returns the rows if identities.txt beside the file and the data both name classes.
+/// Returns the rows if both identities.txt beside the file and the data have names of the classes.
 std::optional<NamedRows> centres_by_name(const WeightsFile& file, const InitFrom& from,
                                          std::int64_t dimension) {
   const auto found = file.others.tensors().find(kCentresName);
@@ -57,8 +57,8 @@ std::optional<NamedRows> centres_by_name(const WeightsFile& file, const InitFrom
   return std::nullopt;
 }
 
-/// Returns centres [C, D]; empty if the file has none, or has a network and centres of another
-/// shape. In the latter case adds a text to `left`.
+/// Returns the centres [C, D]. Returns nothing if the file has no centres, or if it has a network
+/// and its centres have another shape; in the latter case, adds a text to `left`.
 std::span<const float> centres_in(const WeightsFile& file, const std::vector<std::int64_t>& shape,
                                   std::vector<std::string>& left) {
   const auto found = file.others.tensors().find(kCentresName);
@@ -81,7 +81,8 @@ void set_centres(std::span<const float> all, const TrainingState& state) {
   state.head.state_changed();
 }
 
-/// Returns which rows of this worker's shard were set. Counts the set rows of all workers.
+/// Sets the rows of this worker's shard for the classes whose names are in the file, and returns
+/// which rows were set. Adds the number of rows set on all workers to `count`.
 std::vector<bool> set_centres_by_name(const NamedRows& named, const Dataset& dataset,
                                       const TrainingState& state, std::int64_t& count) {
   const Tensor mine = state.head.state().centres;
@@ -111,7 +112,7 @@ void check_names(const InitFrom& from, const BackboneParameters& parameters) {
   check_patterns("init_from_names", from.names, names);
 }
 
-/// "conv1 (1 tensor), layer1 (33 tensors)": the names by their first words.
+/// Returns a list of the first words of the names: "conv1 (1 tensor), layer1 (33 tensors)".
 std::string summary(const BackboneParameters& parameters, const InitFrom& from, bool taken) {
   std::map<std::string, long long> counts;
   for (const auto* of : {&parameters.weights, &parameters.state}) {
@@ -139,8 +140,9 @@ std::string message_of(const InitFrom& from, const BackboneParameters& parameter
   return message;
 }
 
-/// Returns a warning if the file's network reads pixels in another way; empty if it reads them like
-/// the job's, or if the file is not from pfc and does not say it.
+/// Returns a warning if the file's network reads pixels in another way than the job's. Returns an
+/// empty text if it reads them in the same way, or if the file does not say how, because it is not
+/// from pfc.
 std::string other_pixels(const WeightsFile& file, const PixelScale& expected) {
   if (!file.about.contains("network")) return "";
   const PixelScale found = pixels_of(file);

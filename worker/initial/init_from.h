@@ -19,8 +19,9 @@ struct InitFrom {
   const Dataset* dataset = nullptr;     ///< names the job's classes. Borrowed; null: no names
 };
 struct InitialWeights {
-  std::string message;        ///< for the log: the file, and the tensors taken and not taken
-  std::vector<bool> centres;  ///< rows of this worker's shard set from the file; empty: none
+  std::string message;  ///< for the log: the file, and the tensors taken and not taken
+  /// Which rows of this worker's shard were set from the file; empty: none.
+  std::vector<bool> centres;
 };
 /// Loads weights from a file of any known format (weights_file.h): backbone.safetensors,
 /// model.pt, a checkpoint of arcface_torch. A tensor `centres` [C, D] float32 in it sets the
@@ -30,7 +31,8 @@ struct InitialWeights {
 /// then they keep their values (check_state_dict()). Throws InputError that names the file and
 /// the tensor, or the pattern that matches none.
 InitialWeights init_from(const InitFrom& from, const TrainingState& state);
-/// Throws what init_from() would for a network with these tensors and this number of classes.
+/// Throws the errors that init_from() would throw for a network with these tensors and this number
+/// of classes.
 void check_init_from(const InitFrom& from, const BackboneParameters& parameters,
                      std::int64_t classes, std::int64_t embedding_size);
 

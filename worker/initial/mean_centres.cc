@@ -24,8 +24,8 @@ bool normalise(std::span<float> v) {
   return true;
 }
 
-/// Sums embeddings in the rows of the centres. If these are bfloat16, the momentum, which is
-/// still zero, holds the rounding errors.
+/// Sums embeddings in the rows of the centres. If the centres are bfloat16, the rows of the
+/// momentum hold the rounding errors: the momentum is still zero.
 class CentreSums {
  public:
   CentreSums(Ops& ops, Head& head)
@@ -82,7 +82,7 @@ class CentreSums {
   std::vector<float> sum_, stored_;  // [D]
 };
 
-// Label of damaged images; also pads the last batches and images with fewer labels.
+// The label of damaged images. Also pads the last batches, and images with fewer labels.
 constexpr std::int64_t kNoLabel = -1;
 
 /// The batches of all workers: embeddings of length 1, and labels.
@@ -125,7 +125,7 @@ std::string set_mean_centres(const MeanCentres& m) {
   ImageBuffer storage;
   std::int64_t used = 0;
 
-  // Index in the data set of this worker's image i: workers take batches in turn.
+  // Index in the data set of this worker's image i. The workers take batches in turn.
   const auto image_of = [&](std::int64_t i) {
     return i / batch * together + m.comm.rank() * batch + i % batch;
   };

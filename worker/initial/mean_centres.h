@@ -22,16 +22,16 @@ struct MeanCentres {
   const Dataset& dataset;
   EmbedBatch embed;
   EmbedOptions options;           ///< without flip
-  const std::vector<bool>& keep;  ///< rows of this shard to leave unchanged; empty: none
+  const std::vector<bool>& keep;  ///< rows of this shard that do not change; empty: none
   const Doing& doing;
 };
 
 /// Sets each centre to the normalised sum of the normalised embeddings of its images. A centre
-/// without images does not change. Workers embed alternate batches, and each adds the rows of its
-/// shard in the order of the images, so the centres are the same for any number of workers. Skips
-/// damaged images. Collective. Returns a text for the log. Takes mean_centres_bytes() of host
-/// memory. Throws InputError for a bad label, CommError and DeviceError. REQUIRES: no update was
-/// made yet.
+/// without images does not change. The workers embed the batches in turn. Each worker adds
+/// embeddings to the rows of its shard in the order of the images, so the centres are the same for
+/// any number of workers. Skips damaged images. Collective. Returns a text for the log. Takes
+/// mean_centres_bytes() of host memory. Throws InputError for a bad label, CommError and
+/// DeviceError. REQUIRES: no update was made yet.
 std::string set_mean_centres(const MeanCentres& m);
 
 std::size_t mean_centres_bytes(int world_size, const EmbedOptions& options,

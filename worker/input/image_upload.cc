@@ -11,7 +11,7 @@ ImageUpload::ImageUpload(Ops& ops, const Shape& shape, DType type)
     slot.pinned = copies_->allocate_pinned(slot_bytes);
     slot.device = ops.allocate(slot_bytes);
   }
-  ops.synchronize();  // zeroing the slots is not ordered with the copies
+  ops.synchronize();  // the zeroing of the slots is not ordered with the copies
 }
 
 void ImageUpload::put(std::span<const std::uint8_t> images) {
@@ -24,14 +24,16 @@ void ImageUpload::put(std::span<const std::uint8_t> images) {
     slot.free = false;
   }
   next_put_ = 1 - next_put_;
-  if (slot.copied) slot.copied->wait();  // the previous copy from the pinned memory; normally done
+  // Waits for the previous copy from the pinned memory, which is normally done.
+  if (slot.copied) slot.copied->wait();
   std::memcpy(slot.pinned->data(), images.data(), images.size());
   if (slot.read) copies_->wait_for(*slot.read);
   copies_->copy_to_device({slot.device->data(), type_, shape_}, slot.pinned->data());
   slot.copied = copies_->record();
 }
 
-// The caller hands the batch over under its own lock, so what put() wrote is visible here.
+// The caller passes the batch to this thread under its own lock, so what put() wrote is visible
+// here.
 Tensor ImageUpload::take() {
   Slot& slot = slots_[next_take_];
   check(slot.copied != nullptr, "ImageUpload: take() before put()");

@@ -13,8 +13,8 @@
 namespace pfc {
 
 /// A queue of two slots of device memory, each with a pinned host buffer. Copies run on a separate
-/// stream, ordered with the compute stream only by events. One slot is filled while the training
-/// step uses the other.
+/// stream, ordered with the compute stream only by events. While the training step uses one slot,
+/// the other slot is filled.
 ///
 /// put() is called by the thread that makes the inputs, take() and release() by the training
 /// thread, close() by any thread.
@@ -28,13 +28,13 @@ class ImageUpload {
     return kSlots * static_cast<std::size_t>(shape.elements()) * size_of(type);
   }
 
-  /// Starts copying a batch. The caller may change `images` as soon as put() has returned. Blocks
-  /// while both slots are in use. After close() it returns without copying.
+  /// Starts copying a batch. When put() returns, the caller may change `images`. Blocks while both
+  /// slots are in use. After close() it returns without copying.
   void put(std::span<const std::uint8_t> images);
 
-  /// Returns the oldest batch that was put and not yet taken, of `shape`, on the device. The
-  /// compute stream waits for the copy; the host does not. Valid until release(). REQUIRES: put()
-  /// has returned for this batch, and the previous batch was released.
+  /// Returns the oldest batch that was put and not yet taken: a tensor of `shape` on the device.
+  /// The compute stream waits for the copy; the host does not. Valid until release(). REQUIRES:
+  /// put() has returned for this batch, and the previous batch was released.
   [[nodiscard]] Tensor take();
   /// Releases the slot of the last take(). REQUIRES: all work that reads it is enqueued.
   void release();
@@ -45,9 +45,10 @@ class ImageUpload {
  private:
   struct Slot {
     std::unique_ptr<Buffer> pinned, device;
-    std::unique_ptr<Event> copied;  // signalled when the copy is done
-    std::unique_ptr<Event> read;    // when the compute stream has read the slot; nullptr: never
-    bool free = true;               // guarded by mutex_
+    std::unique_ptr<Event> copied;  // recorded after the copy
+    // Recorded when the compute stream has read the slot; nullptr: not yet used.
+    std::unique_ptr<Event> read;
+    bool free = true;  // guarded by mutex_
   };
 
   Ops& ops_;

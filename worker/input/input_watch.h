@@ -8,13 +8,13 @@
 
 namespace pfc {
 
-/// Resources for this worker's input, for the advice.
+/// The resources that this worker's input uses; the warnings mention them.
 struct InputMeans {
   int loader_threads = 0;  ///< num_workers
   int cores = 0;           ///< cores per worker of this host
 };
 
-/// Evaluates one-minute windows and warns at most every ten minutes. Used by one thread.
+/// Evaluates windows of one minute, and warns at most every ten minutes. Used by one thread.
 class InputWatch {
  public:
   static constexpr double kWindow = 60;    ///< length of a window in seconds

@@ -53,7 +53,7 @@ StepInput StepInputs::next() {
   changed_.wait(lock, [this] { return ready_.has_value() || error_ != nullptr; });
   if (!ready_.has_value()) std::rethrow_exception(error_);
   StepInput input = std::move(*ready_);
-  // The end of the inputs stays in ready_, so that later calls return it again.
+  // The input that marks the end stays in ready_, so that later calls return it again.
   if (input.batch != nullptr) {
     ready_.reset();
   } else {
@@ -114,7 +114,7 @@ StepInput StepInputs::make() {
   return input;
 }
 
-// A worker whose data have failed participates too, to inform the others.
+// A worker whose data have failed takes part too, to inform the others.
 void StepInputs::exchange(StepInput& input, bool data_failed) {
   WorkerSignals mine = options_.signals();
   mine.data_failed = data_failed;
@@ -142,16 +142,17 @@ void StepInputs::exchange(StepInput& input, bool data_failed) {
   all.resize(workers * labels);
   input.signals = combine(signals);
   if (input.signals.data_failed) return;
-  // All workers stop at this micro-batch; one that continued would wait forever for labels.
+  // All workers stop at this micro-batch. A worker that continued would wait for labels forever.
   stopped_ = input.signals.stop;
   const Batch& batch = *input.batch;
-  // The step is the key of the sampling, so all its micro-batches use the same negatives.
+  // The step is the key of the random sampling, so all micro-batches of a step use the same
+  // negatives.
   input.step = batch.index / options_.gradient_acc + 1;
   const TraceTrack::Scope scope(options_.track, "sample_classes", batch.index);
   input.active = head_.sample(input.all_labels, input.step);
 }
 
-// Blocks until the previous input has been taken. Returns whether to make another.
+// Blocks until the previous input has been taken. Returns whether to make another input.
 bool StepInputs::hand_over(StepInput input) {
   const bool last = input.batch == nullptr;
   std::unique_lock lock(mutex_);

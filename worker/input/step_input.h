@@ -1,7 +1,8 @@
 // Prepares the inputs of training steps on a background thread: takes the next batch from the
 // prefetcher, gathers the labels of all workers, selects the active class centres, and copies the
-// images to the device. While one micro-batch is trained on, the next one is ready and the one
-// after it is being made. So neither the collective for labels nor the sampling delays a step.
+// images to the device. While a step trains on one micro-batch, the next micro-batch is ready, and
+// the one after it is being made. So neither the collective for labels nor the sampling delays a
+// step.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +28,8 @@
 
 namespace pfc {
 
-/// Signals sent to all workers with each micro-batch, so that all act on them at the same step.
+/// The signals of a worker, which are sent to all workers with each micro-batch. So all workers act
+/// on them at the same step.
 struct WorkerSignals {
   bool stop = false;                    ///< do not train after this micro-batch
   bool data_failed = false;             ///< this worker has no data for this micro-batch
@@ -48,9 +50,9 @@ class DataFailed : public InputError {
   bool mine_;
 };
 
-/// Combines the signals of all workers: stop or data_failed if any worker sets it, the largest
-/// checkpoint_request and snapshot_request, the smallest checkpoint_on_disk. REQUIRES: workers is
-/// not empty.
+/// Combines the signals of all workers. `stop` and `data_failed` are true if any worker sets them.
+/// Takes the largest checkpoint_request and snapshot_request, and the smallest checkpoint_on_disk.
+/// REQUIRES: workers is not empty.
 WorkerSignals combine(std::span<const WorkerSignals> workers);
 
 /// Input of one micro-batch.
@@ -91,13 +93,14 @@ class StepInputs {
   StepInputs(const StepInputs&) = delete;
   StepInputs& operator=(const StepInputs&) = delete;
 
-  /// Returns the next micro-batch. Returns an input without a batch after the last one, and after
-  /// one whose signals say stop. Rethrows errors of the background thread: DataFailed on all
-  /// workers when the data of one have failed, CommError of the collective, and errors of
+  /// Returns the next micro-batch. After the last micro-batch, and after one whose signals say
+  /// stop, returns an input without a batch. Rethrows errors of the background thread: DataFailed
+  /// on all workers when the data of one have failed, CommError of the collective, and errors of
   /// `signals`.
   StepInput next();
-  /// Releases batch and images, and leaves the rest of `input` unchanged. REQUIRES: all work that
-  /// reads the images is enqueued; input is from the last next(), and has a batch.
+  /// Releases the batch and the images of `input`, and leaves its other members unchanged.
+  /// REQUIRES: all work that reads the images is enqueued; `input` was returned by the last call of
+  /// next(), and has a batch.
   void recycle(StepInput& input);
 
  private:

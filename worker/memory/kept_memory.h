@@ -10,9 +10,9 @@
 
 namespace pfc {
 
-/// The system does not count this memory as free, but a new generation does, and divides it among
-/// the host's workers. If a worker was replaced, the others still hold their snapshots and the new
-/// one has none.
+/// The system does not count this memory as free. But a new generation counts it as free, and
+/// divides it among the workers of the host: if a worker was replaced, the others still hold their
+/// snapshots, and the new worker has none.
 struct KeptMemory {
   std::uint64_t of_host = 0;  ///< bytes, all workers of this host
   std::uint64_t mine = 0;     ///< bytes, this worker

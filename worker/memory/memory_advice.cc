@@ -21,16 +21,15 @@ namespace {
 constexpr std::int64_t kMostClasses = std::int64_t{1} << 40;
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 20;
 constexpr std::size_t kPartsNamed = 3;
-// Thread stacks and allocator arenas are mapped in advance but hardly used; they count towards a
-// limit of address space (ulimit -v). Measured: 0.2 GiB for a single worker with one decoding
+// Thread stacks and allocator arenas are mapped in advance, but hardly used. They count towards a
+// limit of the address space (ulimit -v). Measured: 0.2 GiB for a single worker with one decoding
 // thread, 0.4 GiB with 16; the threads of gRPC and Gloo need more.
 constexpr std::uint64_t kUnusedAddresses = std::uint64_t{1} << 30;
 
 using Fits = std::function<bool(std::int64_t)>;
 
-/// Returns the largest number in low .. high that fits; low - 1 if none does. REQUIRES: if a
-/// number fits, all smaller ones fit. Searches around `guess` first, because each test may take
-/// 0.1 s.
+/// Returns the largest number in low .. high that fits; low - 1 if none fits. REQUIRES: if a number
+/// fits, all smaller numbers fit. Searches around `guess` first, because each test may take 0.1 s.
 std::int64_t largest(std::int64_t low, std::int64_t high, std::int64_t guess, const Fits& fits) {
   std::int64_t good = low - 1;
   std::int64_t bad = high + 1;
@@ -46,7 +45,8 @@ std::int64_t largest(std::int64_t low, std::int64_t high, std::int64_t guess, co
 }
 
 std::uint64_t needed(const PlannedJob& p, const PlannedBackbone& b) {
-  // With no available memory the plan has no copy for checkpoints: they are written in place.
+  // If no memory is available, the plan has no copy of the state for checkpoints, which are then
+  // written in place.
   return plan_memory(p, b, 0).total();
 }
 
@@ -95,7 +95,8 @@ std::int64_t largest_classes(const PlannedJob& p, const PlannedBackbone& backbon
   return most < least ? 0 : most;
 }
 
-/// Returns changes of one key that make the job fit. Those that affect training least come first.
+/// Returns changes of one key each that make the job fit. The changes that affect training least
+/// come first.
 std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& backbone,
                                   std::uint64_t available) {
   std::vector<std::string> found;
@@ -135,8 +136,8 @@ std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& ba
   return found;
 }
 
-/// Doubles the number of workers until the job fits, if each has the same memory. Returns the
-/// number, or 0 if the job never fits.
+/// Doubles the number of workers until the job fits, with as much memory for each worker as now.
+/// Returns the number; 0 if the job never fits.
 int enough_workers(PlannedJob p, const PlannedBackbone& backbone, std::uint64_t available) {
   constexpr std::int64_t kMost = 1 << 12;
   const std::int64_t most =

@@ -24,7 +24,8 @@ MemoryThere memory_of_this_host(int workers_of_this_host, const KeptMemory& kept
 MemoryThere memory_of_gpu(const Ops& ops);
 
 /// The largest value of each key with which the job fits if the other keys stay the same; 0 if none
-/// fits. If the number of images is known, a batch of all workers has at most that many.
+/// fits. If the number of images is known, the values leave enough images for a batch of all
+/// workers.
 struct LargestThatFits {
   std::int64_t num_classes = 0;
   std::int64_t batch_size = 0;
@@ -38,9 +39,9 @@ LargestThatFits largest_that_fits(const PlannedJob& planned, const PlannedBackbo
 std::string advice(const PlannedJob& planned, const PlannedBackbone& backbone,
                    const MemoryThere& there);
 
-/// Returns the smallest number of workers with which the job fits and can train. `available`:
-/// memory per worker now; on one host fewer workers share the same host memory. REQUIRES: the job
-/// fits with planned.world_size workers.
+/// Returns the smallest number of workers with which the job fits and can train. `available`: the
+/// memory of each worker now. On one host (`one_host`), fewer workers share the same memory, so
+/// each has more. REQUIRES: the job fits with planned.world_size workers.
 int least_workers(const PlannedJob& planned, std::uint64_t available, bool one_host);
 
 /// Returns a line for the log of a job that fits: planned and available memory, and whether

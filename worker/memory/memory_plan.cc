@@ -38,8 +38,8 @@ namespace {
 constexpr std::uint64_t kProcess = 40 << 20;
 
 // For a GPU: CUDA's context with the kernels of cuDNN, cuBLASLt and NCCL; the channel buffers of
-// two NCCL communicators; and CUDA's libraries in host memory. These are estimates, not yet
-// measured on a GPU; a job measures NCCL's buffers when it starts.
+// two NCCL communicators; and in host memory, CUDA's libraries. These sizes are estimates, not yet
+// measured on a GPU. A job measures NCCL's buffers when it starts.
 constexpr std::uint64_t kGpuProcess = std::uint64_t{1} << 30;
 constexpr std::uint64_t kNcclBuffers = std::uint64_t{1} << 30;
 constexpr std::uint64_t kHostProcessOfGpu = std::uint64_t{1} << 30;
@@ -59,8 +59,8 @@ class SizingOps : public CpuOps {
   const DType activations_;
 };
 
-/// Returns the Ops for planning a job on CPUs. If the job uses bf16 and this CPU lacks it, the
-/// area for intermediate results is that of fp32.
+/// Returns the Ops for planning a job on CPUs. If the job uses bf16 and this CPU lacks it, plans
+/// the area for intermediate results of fp32.
 std::unique_ptr<CpuOps> cpu_to_plan_with(const PlannedJob& p) {
   if (p.job.precision != Precision::kBf16) return std::make_unique<CpuOps>(p.threads);
   if (!cpu_has_bfloat16()) return std::make_unique<SizingOps>(p.threads, DType::kBFloat16);
@@ -202,8 +202,9 @@ void add_gpu_buffers(const PlannedJob& p, PartList& list) {
   list.add(kNcclName, p.world_size > 1 ? kNcclBuffers : 0, "estimated; a job measures it");
 }
 
-/// Adds the most that decoders of whole photographs keep between images. Without these keys only
-/// large PNG and WebP files are decoded whole; they are not counted.
+/// Adds the maximum memory that decoders keep between images if the job decodes whole photographs.
+/// Without the keys for this, only large PNG and WebP files are decoded whole; they are not
+/// counted.
 void add_photographs(const PlannedJob& p, PartList& list) {
   const bool crops = p.job.augment.random_resized_crop.has_value();
   const bool centres = p.job.val_resize != 0 && p.data.classification_images > 0;
@@ -233,7 +234,7 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
                   counted(p.data.images, "image")));
   add_photographs(p, list);
   list.add("verification sets", p.data.verification_bytes, "encoded images");
-  // Model files are written one at a time, from a copy in PyTorch's layout, after the evaluation.
+  // Model files are written one at a time, after the evaluation, from a copy in PyTorch's layout.
   const std::uint64_t file = std::max<std::uint64_t>(b.weights + b.state, optimizer_bytes(p, b));
   const EmbedOptions embed{p.job.batch_size, p.data.height, p.data.width, p.job.embedding_size};
   const auto of_largest = [&](std::int64_t images, const auto& bytes) -> std::uint64_t {
@@ -256,7 +257,8 @@ void add_inputs(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
 }
 
 void add_host_buffers(const PlannedJob& p, const BackboneMemory& b, PartList& list) {
-  // Two transports: step and gradients. Gradient buckets are slices of the gradients.
+  // Two Comms, for the step and for gradients. The buckets of gradients are slices of the
+  // gradients, and need no memory.
   list.add("communication",
            2 * host_comm_bytes(p.world_size) + StepShapes(p.job, p.world_size).bytes(),
            counted(p.world_size, "worker"));

@@ -33,14 +33,15 @@ PlannedData planned_data(const Dataset& dataset, const EvaluationSets& sets);
 
 struct PlannedJob {
   JobConfig job;  ///< REQUIRES: num_classes is known
-  /// The network of the job's teacher, from its file (read_teacher()); for any batch.
+  /// The network of the job's teacher, as in its file (read_teacher()); its batch size does not
+  /// matter.
   std::optional<BackboneOptions> teacher = {};
   int world_size = 1;
   int threads = 1;  ///< compute threads of this worker
   PlannedData data;
-  bool gpu = false;  ///< true: plans GPU memory; false: host memory
+  bool gpu = false;  ///< whether to plan GPU memory; false: host memory
   GpuSizes gpu_sizes;
-  /// With a GPU: host memory available to checkpoint copies; 0 if unknown.
+  /// Only with a GPU: the host memory that copies for checkpoints may use; 0 if unknown.
   std::uint64_t host_bytes = 0;
 };
 
@@ -66,15 +67,17 @@ struct MemoryPart {
 };
 
 struct MemoryPlan {
-  std::vector<MemoryPart> parts;  ///< everything that exists at peak usage
-  /// Copy of the state from which a checkpoint is written while training continues; 0 if the job
-  /// writes no such checkpoints.
+  std::vector<MemoryPart> parts;  ///< everything that exists when most memory is used
+  /// The copy of the state from which a checkpoint is written while training continues. 0 if the
+  /// job writes no checkpoints in this way.
   std::uint64_t checkpoint_copy = 0;
   /// Snapshots of this worker and its neighbour, in host memory; 0 without `replicate`.
   std::uint64_t snapshots = 0;
-  /// Host memory of a worker on a GPU, including snapshots and checkpoint copy; otherwise 0.
+  /// The host memory of a worker on a GPU, including snapshots and the copy for checkpoints; 0 on a
+  /// CPU.
   std::uint64_t host = 0;
-  /// The copy would not fit and is not in `parts`: training waits while a checkpoint is written.
+  /// The copy for checkpoints would not fit, and is not in `parts`: training waits while a
+  /// checkpoint is written.
   bool checkpoints_in_place = false;
   std::uint64_t available = 0;  ///< as given to plan_memory()
 
@@ -91,7 +94,8 @@ void set_nccl_bytes(MemoryPlan& plan, std::uint64_t measured);
 /// except the process, NCCL's buffers and the kernels' scratch.
 std::uint64_t reserved_bytes(const MemoryPlan& plan);
 
-/// Returns the plan of rank 0, which needs the most: largest shard, and the model files. Pure.
+/// Returns the plan of rank 0, which needs the most memory: it has the largest shard, and writes
+/// the model files. Pure.
 MemoryPlan plan_memory(const PlannedJob& planned, const PlannedBackbone& backbone,
                        std::uint64_t available);
 

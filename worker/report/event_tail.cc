@@ -93,13 +93,14 @@ Line kind_of(std::string_view text, std::int64_t images) {
   return object.value("kind", nlohmann::json()) == "checkpoint" ? Line::kStays : Line::kBoundary;
 }
 
-/// End of the file after the last boundary; the whole file if there is no boundary.
+/// The end of the file: everything after the last boundary, or the whole file if there is none.
 struct Tail {
   std::uint64_t begin = 0;
   std::string text;
 };
 
-/// Returns the size of `text` up to its last boundary. REQUIRES: it starts with a whole line.
+/// Returns the size of `text` up to its last boundary, inclusive. REQUIRES: `text` starts with a
+/// whole line.
 std::size_t after_boundary(std::string_view text, std::int64_t images) {
   std::size_t end = text.rfind('\n');  // ignores an unfinished line
   while (end != std::string_view::npos) {
@@ -132,7 +133,7 @@ Tail tail_of(const NamedFile& file, std::int64_t images) {
 /// What to do with a tail.
 struct Cut {
   std::optional<std::size_t> begin;  ///< offset of the first line to drop; empty if all stay
-  std::string kept;                  ///< lines to keep after that one
+  std::string kept;                  ///< lines after `begin` that are kept
   std::size_t first_bad = 0;         ///< offset of the first line that is not an event
   std::int64_t bad = 0;              ///< number of such lines
 };

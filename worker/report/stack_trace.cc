@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::array kFaults{SIGSEGV, SIGBUS};
 
-// State of the one thread that writes. backtrace() fills `frames` in order, so the frames before
-// an unreadable one are available.
+// State of the one thread that writes. backtrace() fills `frames` in order, so if a frame cannot be
+// read, the frames before it are available.
 std::atomic_flag g_writing = ATOMIC_FLAG_INIT;
 pthread_t g_writer;
 sigjmp_buf g_unreadable;
@@ -31,7 +31,8 @@ void restore_faults() {
   }
 }
 
-// A fault in another thread: restores the handlers, so the fault recurs with its normal effect.
+// Handles a fault in another thread: restores the handlers, so the fault recurs and has its normal
+// effect.
 void on_fault(int) {
   if (::pthread_equal(::pthread_self(), g_writer) != 0) siglongjmp(g_unreadable, 1);
   restore_faults();
@@ -54,7 +55,8 @@ void write_text(std::string_view text) {
   static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size()));
 }
 
-/// Returns whether the stack was read completely. The interrupted code may have left it invalid.
+/// Returns whether the stack was read completely. The signal may have interrupted code that leaves
+/// the stack invalid for a moment.
 bool read_stack() {
   if (sigsetjmp(g_unreadable, 1) != 0) return false;
   catch_faults();

@@ -20,8 +20,8 @@ std::filesystem::path part_path(std::int64_t step, const Comm& comm) {
 
 }  // namespace
 
-// Returns the rest of the message. It names no rank, so that all workers report the same text and
-// the coordinator prints it once. An error here must not hide that a value is not finite.
+// Returns the rest of the message. It names no rank: if all workers report the same text, the
+// coordinator prints it once. An error in writing must not hide that a value is not finite.
 std::string StepDump::write(const GivenToHead& given, const Verdict& verdict) {
   const std::filesystem::path path = output_ / part_path(given.step, comm_);
   try {
@@ -56,11 +56,11 @@ void StepDump::stop(const GivenToHead& given, const Verdict& verdict) {
   std::int64_t saved = comm_.rank() == 0 ? newest_step() : 0;
   try {
     saved = from_rank_zero(comm_, saved);  // other ranks may not see the folder
-    // All wait here until all have written, because the coordinator ends them soon after a
-    // failure.
+    // Each worker waits here until all have written, because after a failure the coordinator soon
+    // ends them.
     comm_.barrier();
   } catch (const CommError&) {
-    // Another worker has ended meanwhile. This worker still reports the value that is not finite.
+    // Another worker has already ended. This worker still reports the value that is not finite.
   }
   const bool clips = job_.value("clip_norm", JobConfig{}.clip_norm) > 0;
   throw InputError(verdict.not_finite + " is not finite at step " + std::to_string(given.step) +

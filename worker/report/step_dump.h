@@ -22,13 +22,13 @@ class StepDump {
     std::string not_finite;  ///< name of the value that is not finite: "the loss"
     double loss = 0;
     bool rows_moved = false;  ///< the head has already updated its rows in this step
-    Tensor d_embeddings;      ///< [M * B, D]; null if the step did not get that far
+    Tensor d_embeddings;      ///< [M * B, D]; null if the step has not computed them yet
   };
   /// Writes this worker's part to OUTPUT/not-finite-step-%09d/head-%05d-of-%05d.safetensors. When
   /// all workers have written, throws InputError with the value that is not finite, the step, the
-  /// learning rate and the folder. Its text is the same on all workers, unless a worker could not
-  /// write its part: then the text says why. REQUIRES: all workers call it at the same point of
-  /// the same step.
+  /// learning rate and the folder. The text is the same on all workers, except that a worker which
+  /// could not write its part says why. REQUIRES: all workers call it at the same point of the same
+  /// step.
   [[noreturn]] void stop(const GivenToHead& given, const Verdict& verdict);
 
  private:

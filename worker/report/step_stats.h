@@ -11,14 +11,15 @@ namespace pfc {
 /// Equal on every worker, except where noted.
 struct StepStats {
   std::int64_t step = 0;  ///< number of the step, from 1
-  /// False: a stop abandoned the step. Only `step` and `signals` are then valid.
+  /// False: the step was abandoned because of a stop. Only `step` and `signals` are then valid.
   bool complete = true;
   std::int64_t epoch = 0;
   double loss = 0;  ///< mean over the samples of all workers and micro-batches
-  std::optional<double> distillation_loss;  ///< same mean, without its weight; only with a teacher
+  /// Mean over the same samples, not multiplied by the distillation's weight; only with a teacher.
+  std::optional<double> distillation_loss;
   double lr = 0;
-  /// L2 norm of the backbone's gradient, before clipping. If not finite, the loss scale was too
-  /// large, and neither backbone nor centres were updated.
+  /// L2 norm of the backbone's gradient, before clipping. If it is not finite, the loss scale was
+  /// too large, and neither the backbone nor the centres were updated.
   double gradient_norm = 0;
   double loss_scale = 1;                 ///< applied to the gradients of this step
   double data_wait_seconds = 0;          ///< time that this worker waited for its batches

@@ -111,7 +111,7 @@ double RemainingTime::after(std::int64_t step) const {
   if (step >= plan_.last_step) return 0;
   const double done = plan_.planned_steps_of(plan_.after(step).images);
   const auto end = static_cast<double>(plan_.planned_steps);
-  // Returns how often this happens: at each interval, and once after the last step.
+  // Returns how often this still happens: at each interval, and once after the last step.
   const auto still = [&](std::int64_t every) {
     if (every == 0) return 1.0;
     const auto interval = static_cast<double>(every);

@@ -83,7 +83,7 @@ class RemainingTime {
   const Schedule schedule_;
   Mean steps_;  ///< weighted towards recent steps
   Mean evaluations_;
-  Mean checkpoints_;  ///< those required by save_every_steps
+  Mean checkpoints_;  ///< the checkpoints that save_every_steps requires
   Mean others_;       ///< all other waits, averaged over steps
 };
 
@@ -114,10 +114,11 @@ struct StepRecord {
   double step_seconds = 0;
   std::vector<PhaseTimer::Sample> phases;  ///< phases of this step
   Communicated comm;
-  std::uint64_t resident_bytes = 0;               ///< host memory of the process
-  std::uint64_t peak_resident_bytes = 0;          ///< maximum so far
-  std::optional<std::uint64_t> gpu_memory_bytes;  ///< memory in use on its GPU, by any process
-  std::optional<double> loss_scale;               ///< empty if the job has none
+  std::uint64_t resident_bytes = 0;       ///< host memory of the process
+  std::uint64_t peak_resident_bytes = 0;  ///< maximum so far
+  /// Memory in use on this worker's GPU, by any process.
+  std::optional<std::uint64_t> gpu_memory_bytes;
+  std::optional<double> loss_scale;  ///< empty if the job has none
 };
 
 /// Record of the end of training without an error.
@@ -143,10 +144,10 @@ inline constexpr const char* kTensorBoardFolder = "tensorboard";
 class TrainingLog {
  public:
   /// A fresh run starts with empty files: earlier files, including the model, are renamed
-  /// (training.log.old-1) and the log says so. A resumed run drops the events of steps that will
-  /// be trained again: those with more images seen than its start (event_tail.h). Files of earlier
-  /// versions, whose events have no kind, are continued in the same way. REQUIRES: the output
-  /// folder exists and belongs to this job.
+  /// (training.log.old-1) and the log says so. A resumed run drops the events of steps that will be
+  /// trained again: those that have seen more images than the state from which the run starts
+  /// (event_tail.h). Files of earlier versions, whose events have no kind, are continued in the
+  /// same way. REQUIRES: the output folder exists and belongs to this job.
   explicit TrainingLog(TrainingLogOptions options);
 
   /// Writes one line to training.log and stdout.

@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-/// Returns the fraction of its rise that a margin has covered after this fraction of the steps.
+/// Returns which fraction of its whole rise a margin has covered, after this fraction of the steps.
 double risen(MarginIncrease increase, double steps) {
   if (increase == MarginIncrease::kLinear || steps == 0 || steps == 1) return steps;
   return 1 - std::pow(1e-3 / (1 + 1e-6), steps);

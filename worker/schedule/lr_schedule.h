@@ -23,7 +23,7 @@ namespace pfc {
 /// Immutable.
 class LrScheduler {
  public:
-  /// base: the rate at the end of the warm-up, for the planned number of workers.
+  /// base: the rate at the end of the warm-up, with the planned number of workers.
   LrScheduler(const LrSchedule& schedule, double base, const StepPlan& plan);
   /// Returns the learning rate of a step. If base is above 0, the rate is above 0 up to
   /// total_steps planned steps; after them it is the last rate of the schedule. REQUIRES: step >=
@@ -36,9 +36,9 @@ class LrScheduler {
   StepPlan plan_;
 };
 
-/// Returns the factor for the learning rate if the number of workers is not the planned one: the
-/// ratio of images per step, or its square root. Returns 1 if the number of workers is as planned:
-/// the user chooses batch_size and gradient_acc, and is expected to adapt `lr`.
+/// If the number of workers is not the planned one, returns the factor that lr_scaling gives for
+/// the learning rate: the ratio of images per step, its square root, or 1. Otherwise returns 1,
+/// even if batch_size or gradient_acc has changed, because then the user is expected to adapt `lr`.
 double lr_factor(const JobConfig& job, const StepPlan& plan);
 
 }  // namespace pfc

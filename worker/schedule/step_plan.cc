@@ -12,7 +12,8 @@ namespace pfc {
 namespace {
 
 /// Returns how many whole micro-batches `epochs` epochs have. Allows for two rounding errors,
-/// because an epoch number such as 0.29 is stored as the nearest double: 0.29 * 100 is below 29.
+/// because an epoch number such as 0.29 is stored as the nearest double, and 0.29 * 100 is then
+/// below 29.
 std::int64_t whole_micro_batches(std::int64_t per_epoch, double epochs) {
   const double product = static_cast<double>(per_epoch) * epochs;
   constexpr double kTwoRoundings = std::numeric_limits<double>::epsilon();
@@ -39,7 +40,7 @@ std::int64_t find_last_step(const StepPlan& plan) {
 }  // namespace
 
 std::int64_t StepPlan::planned_micro_batches_per_epoch() const {
-  // A job may continue with less data than one planned micro-batch.
+  // A job may continue with a data set that is smaller than one planned micro-batch.
   return std::max<std::int64_t>(images / start.planned.micro_batch(), 1);
 }
 
@@ -88,8 +89,8 @@ StepPlan plan_steps(const JobConfig& job, int world_size, std::int64_t images,
   }
   StepBatch& planned = plan.start.planned;
   if (planned == StepBatch{}) planned = plan.batch;
-  // Sequential order consists of whole micro-batches. A change of the batch changes the order
-  // anyway (resume.h), so round the position down to the start of one.
+  // Sequential order is made of whole micro-batches, so the position is rounded down to the start
+  // of one. The change of the batch changes the order anyway (resume.h).
   if (job.read == ReadKind::kSequential) {
     plan.start.next.position -= plan.start.next.position % micro_batch;
   }

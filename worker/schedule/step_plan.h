@@ -1,6 +1,6 @@
-// Computes the steps of a job. Limits such as max_steps are given in planned steps, which have as
-// many images as the steps had when training began. They are converted to images, so that the plan
-// holds when the number of workers changes.
+// Computes the steps of a job. Limits such as max_steps are given in planned steps: steps with as
+// many images as when training began. The limits are converted to images, so that the plan holds
+// when the number of workers changes.
 #pragma once
 
 #include <compare>
@@ -31,8 +31,8 @@ struct TrainedSoFar {
 };
 
 /// Step numbers count the optimizer steps since training began. Planned steps have the original
-/// batch; num_epoch, max_steps, warmup_epoch, the learning rate's schedule, save_every_steps and
-/// verbose count them. Both are equal until the batch changes.
+/// batch. Planned steps are what num_epoch, max_steps, warmup_epoch, the learning rate's schedule,
+/// save_every_steps and verbose count. Both numbers are equal until the batch changes.
 struct StepPlan {
   StepBatch batch = {};
   std::int64_t images = 0;  ///< images in the data set

@@ -1,4 +1,4 @@
-// State is sent between workers in pieces, so that no message takes long.
+// Pieces of the state. State is sent between workers in pieces, so that no message takes long.
 #pragma once
 
 #include <algorithm>

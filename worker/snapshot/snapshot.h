@@ -17,8 +17,9 @@
 
 namespace pfc {
 
-/// Identifies the state in a snapshot. All workers take it after the same step. The newer of two
-/// compares greater: trained on more images, or on as many in a later generation.
+/// Identifies the state in a snapshot. All workers take a snapshot after the same step. Of two ids
+/// the greater one is newer: its state was trained on more images, or on as many images in a later
+/// generation.
 struct SnapshotId {
   TrainedSoFar trained;  ///< 0 images: there is no snapshot
   Generation generation = 0;
@@ -26,15 +27,15 @@ struct SnapshotId {
   friend auto operator<=>(const SnapshotId&, const SnapshotId&) = default;
 };
 
-/// Per-row tensors: centres, momentum, AdamW's second moment (empty for SGD), and the number of
-/// updates that a row has seen. In the device's format, so nothing is rounded.
+/// Tensors with a value for each row: centres, momentum, AdamW's second moment (empty for SGD), and
+/// the number of updates that a row has seen. They keep the device's format, so nothing is rounded.
 inline constexpr std::size_t kRowTensors = 4;
 using RowTensors = std::array<std::vector<std::byte>, kRowTensors>;
 using RowBytes = std::array<std::size_t, kRowTensors>;  ///< bytes of one row in each tensor
 
 /// Rows of one worker.
 struct SnapshotRows {
-  Rank rank = -1;  ///< in the generation that took the snapshot; -1 for none
+  Rank rank = -1;  ///< rank in the generation that took the snapshot; -1: no rows
   RowRange rows;
   RowTensors tensors;
 
@@ -43,8 +44,8 @@ struct SnapshotRows {
                                               const RowBytes& row_bytes) const;
 };
 
-/// State equal on all workers: the backbone, its optimizer's state, the history of updates, the
-/// loss's state.
+/// State that is equal on all workers: the backbone, the state of its optimizer, the history of
+/// updates, and the state of the loss.
 struct SharedState {
   std::array<std::vector<std::byte>, kSharedTensors> tensors;  ///< copies of shared_tensors()
   std::vector<PastUpdate> updates;
@@ -61,7 +62,8 @@ struct Snapshot {
   /// Set when the part is complete. An abort can leave a snapshot incomplete.
   bool has_own = false, has_copy = false, has_shared = false;
 
-  /// Returns the rows of this rank of the snapshot's world; nullptr if they are not here.
+  /// Returns the rows of this rank of the snapshot's world; nullptr if this worker does not have
+  /// them.
   [[nodiscard]] const SnapshotRows* rows_of(Rank rank) const;
   [[nodiscard]] std::size_t bytes() const;  ///< memory used
 };
@@ -70,8 +72,8 @@ struct Snapshot {
 RowBytes row_bytes(const TrainingState& state);
 
 /// Copies this worker's state, and allocates memory for the rows of rank `copy_of` (-1: none).
-/// Reuses the memory of an earlier snapshot of the same size. Sets has_own, and on rank 0
-/// has_shared, because rank 0's running statistics are used.
+/// Reuses the memory of an earlier snapshot of the same size. Sets has_own. Sets has_shared only on
+/// rank 0, because the other workers still need rank 0's running statistics.
 void copy_state(const TrainingState& state, const SnapshotId& id, Rank rank, Rank copy_of,
                 Snapshot& snapshot);
 

@@ -14,7 +14,7 @@
 
 namespace pfc {
 
-/// Parts of a snapshot that a worker holds. None if id.trained.images is 0.
+/// The parts of a snapshot that a worker holds. If id.trained.images is 0, it holds none.
 struct Held {
   SnapshotId id;
   std::int64_t own = -1, copy = -1;  ///< owner of the rows, in the snapshot's world; -1 for none
@@ -23,11 +23,11 @@ struct Held {
 using HeldSnapshots = std::array<Held, SnapshotStore::kKept>;
 HeldSnapshots held_by(const SnapshotStore& store);
 
-/// Current ranks of the workers that hold the rows of one rank of the snapshot's world; -1 for
-/// none.
+/// Current ranks of the workers that hold the rows of one rank of the snapshot's world; -1: no
+/// worker holds them.
 struct Holders {
-  Rank own = -1;   ///< the worker that took them
-  Rank copy = -1;  ///< the worker that keeps their copy
+  Rank own = -1;   ///< the worker that took the rows
+  Rank copy = -1;  ///< the worker that keeps a copy of the rows
 };
 
 struct SnapshotChoice {
@@ -40,24 +40,25 @@ struct SnapshotChoice {
   }
 };
 
-/// The newest snapshot of which any part exists, and the newest complete one. `held`: by rank.
+/// `newest`: the newest snapshot of which any part exists. `newest_whole`: the newest complete
+/// snapshot. `held`: by rank.
 struct SnapshotChoices {
   std::optional<SnapshotChoice> newest;
   std::optional<SnapshotChoice> newest_whole;
 };
 SnapshotChoices choose_snapshot(std::span<const HeldSnapshots> held, std::int64_t classes);
 
-/// Rows of one rank of the snapshot's world, sent from a worker that has them to one that needs
-/// them; both may be the same.
+/// Rows of one rank of the snapshot's world. They go from a worker that has them to a worker that
+/// needs them, which may be the same worker.
 struct Move {
   Rank from = 0, to = 0;
   Rank part = 0;
   RowRange rows;
   [[nodiscard]] bool stays() const { return from == to; }
 };
-/// Returns moves that cover every row once, in order. If the new owner of a row has it, as its own
-/// or as a copy, the row stays there; otherwise the worker that took it sends it if present.
-/// REQUIRES: choice.whole().
+/// Returns moves that together cover every row once, in order. If the new owner of a row already
+/// has it, as its own or as a copy, the row stays there. Otherwise the worker that took the row
+/// sends it, or if that worker is gone, the worker that has the copy. REQUIRES: choice.whole().
 std::vector<Move> plan_moves(const SnapshotChoice& choice, std::int64_t classes, int world_size);
 
 /// Returns "step 7, 3 of 4 parts from their own worker, 1 from the neighbour that kept a copy".

@@ -37,8 +37,8 @@ std::int64_t SnapshotMaker::after_step(const TrainingState& state, const Trained
 }
 
 void SnapshotMaker::begin(const TrainingState& state, const TrainedSoFar& trained) {
-  // Rank 0 requests a snapshot only after all workers have received the previous one. At most
-  // their confirmation may still be in transit.
+  // Rank 0 requests a snapshot only after all workers have received the previous one. Only the
+  // confirmation of this may not have arrived yet.
   settle();
   const Membership& me = options_.membership;
   const SnapshotId id{.trained = trained, .generation = me.generation, .world_size = me.world_size};
@@ -80,7 +80,7 @@ void SnapshotMaker::run(Snapshot& snapshot, const RowBytes& row_bytes, std::int6
   snapshot.has_copy = true;
 }
 
-// All workers take part in as many exchanges as the largest shard, which is rank 0's, needs.
+// All workers take part in as many exchanges as the largest shard needs, which is rank 0's.
 void SnapshotMaker::send_rows(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes) {
   const Membership& me = options_.membership;
   const Rank keeper = options_.keepers[static_cast<std::size_t>(me.rank)];

@@ -1,5 +1,5 @@
-// Takes snapshots during training. All workers take them after the same steps: they are requested
-// by signals that travel with the batches, at times decided by rank 0's clock.
+// Takes snapshots during training. Rank 0 decides by its clock when to take one, and requests it by
+// a signal that travels with the batches, so all workers take the snapshot after the same step.
 #pragma once
 
 #include <atomic>
@@ -23,20 +23,21 @@ struct SnapshotOptions {
   TraceTrack track = {};      ///< records the sending of snapshots
 };
 
-/// fill() may be called from any thread; all other functions are for the training thread, which
-/// makes the copy in host memory. A background thread sends the copy to the worker that keeps it.
+/// fill() may be called from any thread, all other functions only by the training thread. The
+/// training thread copies the state in host memory; a background thread sends the copy to the
+/// worker that keeps it.
 class SnapshotMaker {
  public:
   /// Borrows store and comm. Only the background thread uses `comm`, which is for host memory.
   SnapshotMaker(SnapshotStore& store, Comm& comm, SnapshotOptions options);
-  /// Aborts the Comm; an incomplete snapshot keeps the parts that it has.
+  /// Aborts the Comm. An incomplete snapshot keeps the parts that it has.
   ~SnapshotMaker();
   SnapshotMaker(const SnapshotMaker&) = delete;
   SnapshotMaker& operator=(const SnapshotMaker&) = delete;
 
   /// On rank 0, requests a snapshot: the first one immediately, later ones when `seconds` have
-  /// passed since the last one began and all workers have it. A request is 1 + the number of
-  /// snapshots begun so far, so a late request has no effect.
+  /// passed since the last one began and all workers have it. A request is the number of the
+  /// snapshot, counted from 1, so a late request has no effect.
   void fill(WorkerSignals& mine) const;
 
   /// Takes a snapshot of `state` if one was requested from all workers. `trained`: progress of the
@@ -47,7 +48,7 @@ class SnapshotMaker {
 
  private:
   void begin(const TrainingState& state, const TrainedSoFar& trained);
-  void settle();  ///< marks the snapshot that was begun as the newest
+  void settle();  ///< ends the thread; the snapshot that was begun becomes the newest
   void run(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes);
   void send_rows(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes);
 
@@ -59,8 +60,8 @@ class SnapshotMaker {
   std::int64_t all_have_ = 0;       // used only by the training thread
   std::exception_ptr error_;        // used only by thread_ until it is joined
   std::atomic<bool> ended_ = true;  // whether thread_ has ended
-  // fill() reads both from another thread. last_time_ is written first, so that a thread that sees
-  // the new number also sees its time.
+  // fill() reads these two members from another thread. last_time_ is written first, so that a
+  // thread that sees the new number also sees its time.
   std::atomic<std::int64_t> begun_ = 0;  // number of snapshots begun
   std::atomic<Clock::rep> last_time_;
 };

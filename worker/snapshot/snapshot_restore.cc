@@ -14,7 +14,7 @@ Tensor byte_tensor(std::span<T> values) {
   return {values.data(), DType::kUInt8, {static_cast<std::int64_t>(values.size_bytes())}};
 }
 
-/// Returns who sends the shared state to whom. The workers that have it share the work.
+/// Returns which worker sends the shared state to which. The workers that have it share the work.
 std::vector<std::pair<Rank, Rank>> shared_senders(const SnapshotChoice& choice, int world_size) {
   std::vector<std::pair<Rank, Rank>> pairs;
   for (Rank to = 0; to < world_size; ++to) {
@@ -40,7 +40,7 @@ std::uint64_t send_to(const std::vector<std::pair<Rank, Rank>>& pairs, std::span
   return bytes.size() * pairs.size();
 }
 
-/// Data that a worker needs to allocate memory for the rest.
+/// Data that a worker needs in order to allocate memory for the rest of the shared state.
 struct Header {
   std::int64_t updates = 0;
   std::int64_t batches_tracked = 0;
@@ -88,7 +88,8 @@ Streams streams_of(const std::vector<Move>& moves, std::size_t width) {
   return streams;
 }
 
-/// Moves the rows of one tensor. If `mine` is nullptr, this worker only receives.
+/// Moves the rows of one tensor between workers. If `mine` is nullptr, this worker only receives
+/// rows.
 class RowsOnTheMove {
  public:
   RowsOnTheMove(std::size_t tensor, const Snapshot* mine, const TrainingState& state, Comm& comm)

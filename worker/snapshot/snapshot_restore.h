@@ -20,10 +20,10 @@ std::string why_not_from_memory(const SnapshotChoices& choices, std::int64_t cla
                                 std::int64_t images);
 
 /// Restores the state from the snapshot, bit-identical to a checkpoint of that step. A row is sent
-/// only if the worker that needs it has it neither as its own nor as a copy; the backbone only to
-/// workers that lack it. The store then keeps this snapshot. Collective. Returns the bytes sent
-/// between workers. Throws CommError. REQUIRES: choice.whole(), and all workers have made the same
-/// choice.
+/// only if the worker that needs it has it neither as its own nor as a copy. The shared state is
+/// sent only to workers that lack it. The store then keeps this snapshot. Collective. Returns the
+/// bytes sent between workers. Throws CommError. REQUIRES: choice.whole(), and all workers have
+/// made the same choice.
 std::uint64_t load_snapshot(const SnapshotChoice& choice, SnapshotStore& store,
                             const TrainingState& state, Comm& comm);
 

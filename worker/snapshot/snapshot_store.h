@@ -8,16 +8,17 @@
 
 namespace pfc {
 
-/// Used by the training thread; a SnapshotMaker's thread completes the snapshot in progress. A new
-/// snapshot is made in the other slot, so the newest complete one stays until all workers have the
-/// new one.
+/// Used by the training thread. The thread of a SnapshotMaker completes the snapshot in progress. A
+/// new snapshot is made in the slot that does not have the newest complete snapshot, so that one
+/// remains until all workers have the new one.
 class SnapshotStore {
  public:
   static constexpr std::size_t kKept = 2;
 
-  /// Returns the snapshot to overwrite next, not the newest; marks its parts as missing.
+  /// Returns the snapshot to overwrite next, which is not the newest one. Marks all its parts as
+  /// missing.
   [[nodiscard]] Snapshot& make();
-  /// Keeps this snapshot until the next call: all workers have it, or continue from it.
+  /// Keeps this snapshot until the next call of keep(): all workers have it, or continue from it.
   void keep(const SnapshotId& id);
   /// Returns nullptr if this worker has no part of it.
   [[nodiscard]] Snapshot* find(const SnapshotId& id);

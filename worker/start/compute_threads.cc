@@ -15,7 +15,8 @@ namespace pfc {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerThreads, host, share, is_chosen, images, before)
 
 namespace {
-/// Returns the threads of the newest state with the same number of workers; zeros if none.
+/// Returns the threads that computed the newest state among the states with as many workers as now;
+/// zeros if there is none.
 std::vector<int> threads_before(std::span<const WorkerThreads> workers) {
   const auto images = [&](const WorkerThreads& worker) {
     return worker.before.size() == workers.size() ? worker.images : -1;

@@ -1,5 +1,5 @@
-// Chooses the number of compute threads when a job continues. Sums on a CPU are divided among
-// threads, so another number of threads changes the last bits of the results.
+// Chooses the number of compute threads when a job continues. On a CPU, sums are divided among
+// threads, so the number of threads affects the last bits of the results.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct WorkerThreads {
 struct ChosenThreads {
   std::vector<int> of_rank;
   std::string message;  ///< one line for the log; empty if no number changes
-  bool differ = false;  ///< a worker does not use its earlier number of threads
+  bool differ = false;  ///< whether some worker uses another number of threads than before
 };
 
 /// Chooses the threads of each worker: its earlier number if that is at most its share and
@@ -35,8 +35,8 @@ struct ChosenThreads {
 ChosenThreads choose_threads(std::span<const WorkerThreads> workers);
 
 /// Returns the threads of the newest state in memory (`snapshots`, may be null) or in the job's
-/// `output` folder. Checkpoints of other jobs count only on rank 0, and only if the job resumes.
-/// Leaves `host` and `share` empty.
+/// `output` folder. Checkpoints of other jobs are considered only on rank 0, and only if the job
+/// resumes. Leaves `host` and `share` empty.
 WorkerThreads threads_of_saved_state(const JobConfig& job, const std::string& job_id, Rank rank,
                                      const SnapshotStore* snapshots);
 

@@ -50,7 +50,8 @@ std::vector<HostFact> decoded(const std::string& text) {
   return facts;
 }
 
-/// Returns the first difference: "host b: FILE has X, rank 0 on host a has Y; ...".
+/// Returns a text about the first difference: "host b: FILE has X, rank 0 on host a has Y; ...".
+/// Returns nothing if there is none.
 std::optional<std::string> difference(const std::string& host, const std::vector<HostFact>& found,
                                       const std::string& first_host,
                                       const std::vector<HostFact>& expected) {
@@ -131,7 +132,7 @@ std::vector<std::string> compare_hosts(Comm& comm, std::span<const std::string> 
                                        const std::vector<HostFact>& facts, const WallClock& now) {
   expect_same(hosts, gather_texts(comm, encoded(facts)));
 
-  comm.barrier();  // so that all read their clocks at the same time
+  comm.barrier();  // makes all workers read their clocks at the same time
   using std::chrono::milliseconds;
   std::int64_t mine = std::chrono::duration_cast<milliseconds>(now().time_since_epoch()).count();
   std::vector<std::int64_t> all(hosts.size());

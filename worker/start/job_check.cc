@@ -65,7 +65,7 @@ void check_labels(const JobConfig& job) {
   }
 }
 
-/// Rejects jobs with too many steps: rows count their updates in 32 bits.
+/// Rejects jobs with too many steps, because rows count their updates in 32 bits.
 void check_not_too_many_steps(const StepPlan& plan) {
   constexpr std::int64_t kMost = 1'000'000'000;
   if (plan.last_step <= kMost) return;
@@ -75,7 +75,8 @@ void check_not_too_many_steps(const StepPlan& plan) {
                   plan.last_step, kMost));
 }
 
-/// Rejects a step longer than the job, which would pass over the data more often than num_epoch.
+/// Rejects a step that is longer than the job: it would pass over the data more often than
+/// num_epoch allows.
 void check_steps(const PlannedJob& p) {
   const StepPlan plan = plan_steps(p.job, p.world_size, p.data.images);
   check_not_too_many_steps(plan);

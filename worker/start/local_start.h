@@ -19,7 +19,7 @@
 
 namespace pfc {
 
-/// One step of the start. If it fails, a check reports `name`, the error and `remedy`.
+/// One step of the start. If it fails, `pfcctl check` reports `name`, the error and `remedy`.
 struct StartStep {
   /// In the order of a check's findings.
   enum class Kind { kDevice, kData, kTeacher, kJob, kMemory };
@@ -28,7 +28,8 @@ struct StartStep {
   const char* name;
   std::function<void()> run;  ///< throws InputError, DeviceError
   const char* remedy;
-  bool opens = false;  ///< opens the device, data or teacher, which the other steps need
+  /// Whether it opens the device, the data or the teacher, which the other steps need.
+  bool opens = false;
 };
 
 /// Opens the device, the data and the teacher of a worker, and checks its job and memory.
@@ -42,19 +43,19 @@ struct LocalStart {
   void open_training_data();
   /// Reads the teacher's file if the job has one. REQUIRES: the training data are open.
   void open_teacher();
-  /// Returns what the plans of memory and time need. Without data, assumes the default size of
+  /// Returns what is needed to plan memory and time. Without data, assumes the default size of
   /// images.
   [[nodiscard]] PlannedJob planned() const;
 
-  JobConfig& job;  ///< borrowed; completed with the values of its data
+  JobConfig& job;  ///< borrowed; the steps set the keys whose values come from the data
   Membership membership;
   Doing doing;
-  std::vector<std::filesystem::path> staged = {};  ///< opened instead of job.rec, unless empty
+  std::vector<std::filesystem::path> staged = {};  ///< if not empty, opened instead of job.rec
   MemoryThere host_memory = {};                    ///< measured before any worker allocates
   std::unique_ptr<Ops> ops = {};
   std::unique_ptr<Dataset> dataset = {};
   EvaluationSets evaluation_sets = {};
-  std::optional<ModelFile> teacher = {};  ///< a session takes the weights
+  std::optional<ModelFile> teacher = {};  ///< a training session moves the weights out
   int threads = threads_of_worker(1);     ///< compute threads of this worker
   MemoryThere device_memory = {};
   MemoryPlan memory = {};

@@ -23,8 +23,8 @@ struct ChosenPrecision {
   std::string message;  ///< one line for the log
 };
 
-/// Returns the fastest precision that all devices support. If a worker's device prevents a faster
-/// one, the message names it. REQUIRES: `workers` is by rank, and not empty. Pure.
+/// Returns the fastest precision that all devices support. If some device does not support a faster
+/// precision, the message names its worker. REQUIRES: `workers` is by rank, and not empty. Pure.
 ChosenPrecision choose_precision(std::span<const WorkerPrecisions> workers);
 
 /// Exchanges the precisions of all workers and returns the same choice on each. A null store means

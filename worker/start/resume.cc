@@ -60,14 +60,15 @@ bool has_one_set(const OrderedJob& of) {
   return !rec.is_array() || rec.size() == 1;
 }
 
-/// Returns whether both jobs have the same image at the same position for any seeds and batches.
+/// Returns whether both jobs have the same order of images, whatever their seeds and batches are.
 bool both_unshuffled(const OrderedJob& before, const OrderedJob& now) {
   if (!both(before, now, "shuffle", false)) return false;
   const auto balanced = [](const OrderedJob& of) {
     return value_of(of.job, "balance_classes") == true;
   };
   if (balanced(before) != balanced(now)) return false;
-  // With several sets, sequential reading mixes them.
+  // With several data sets, sequential reading mixes them, and random reading without shuffling
+  // does not.
   return (has_one_set(before) && has_one_set(now)) ||
          value_of(before.job, "read") == value_of(now.job, "read");
 }

@@ -14,10 +14,10 @@
 
 namespace pfc {
 
-/// A job and its batch of all workers, which together determine the order of the images.
+/// A job and the size of its micro-batch, which together determine the order of the images.
 struct OrderedJob {
   nlohmann::json job;            ///< to_json() of the job, possibly from an older version
-  std::int64_t micro_batch = 0;  ///< images of all workers' batches together; 0 if unknown
+  std::int64_t micro_batch = 0;  ///< images in one micro-batch of all workers; 0 if unknown
 };
 
 /// `global_batch`: images per step.
@@ -25,21 +25,22 @@ OrderedJob ordered_job(nlohmann::json job, std::int64_t global_batch);
 
 struct CheckpointOnDisk {
   std::filesystem::path folder;
-  std::int64_t images = 0;  ///< images it was trained on
+  std::int64_t images = 0;  ///< number of images on which its state was trained
   OrderedJob ordered;       ///< set on rank 0 only
 };
 
-/// Returns the newest checkpoint in the job's output from which it may continue: any with
-/// `resume`, otherwise only one of this job's earlier generations. Rank 0 looks for all workers,
-/// because a shared folder may look outdated on other hosts; every worker of `comm` must call
-/// this. Throws like checkpoint_to_resume() and compare_people() (resumed_people.h); rank 0 logs
-/// the warnings of that header. `data`: contents of the data sets, on rank 0.
+/// Returns the newest checkpoint in the job's output from which the job may continue. With
+/// `resume`, this may be any checkpoint, otherwise only one that an earlier generation of this job
+/// has written. Rank 0 looks for all workers, because a shared folder may look outdated on other
+/// hosts; every worker of `comm` must call this. Throws the errors of checkpoint_to_resume() and
+/// compare_people() (resumed_people.h). Rank 0 logs the warnings of resumed_people.h. `data`:
+/// contents of the data sets, on rank 0.
 std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobConfig& job,
                                                          const std::string& job_id,
                                                          const std::vector<std::string>& data);
 
-/// Returns the changes between two jobs that reorder the same data: "seed changed from 1 to 2,
-/// shuffle changed from true to false". Empty if the order is the same.
+/// Returns the changes from one job to another that change the order of the same data: "seed
+/// changed from 1 to 2, shuffle changed from true to false". Empty if the order is the same.
 std::string other_order(const OrderedJob& before, const OrderedJob& now);
 
 /// Returns text for a job that continues within an epoch in another order; otherwise empty.

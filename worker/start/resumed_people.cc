@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Normalizes a path for comparison: a folder and its train.rec are the same data set.
+/// Returns a path in a form that can be compared: a folder and its train.rec become the same path.
 fs::path comparable(const std::string& text) {
   fs::path path = fs::path(text).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
@@ -53,7 +53,8 @@ fs::path folder_of(const std::vector<fs::path>& paths) {
   return common;
 }
 
-/// Returns the paths relative to their common folder, which differs if the data were moved.
+/// Returns the paths relative to their common folder. That folder is another one if the data were
+/// moved.
 std::vector<fs::path> ways_to(const std::vector<fs::path>& paths) {
   if (paths.empty()) return {};
   const fs::path folder = folder_of(paths);

@@ -16,7 +16,7 @@
 namespace pfc {
 
 struct SessionOptions {
-  std::string job_id;  ///< given by the coordinator; empty: chosen at random
+  std::string job_id;  ///< set by the coordinator; empty: a random one is chosen
   Membership membership;
   /// Used by workers to find each other. Borrowed; null: one worker.
   KeyValueStore* store = nullptr;
@@ -26,18 +26,19 @@ struct SessionOptions {
   std::chrono::milliseconds collective_timeout{300'000};
   /// Returns whether to end training after a checkpoint. REQUIRES: it is thread-safe.
   std::function<bool()> stop_requested;
-  /// The step of the job's newest checkpoint; 0: none. Training does not start at a lower step.
-  /// checkpoint_host has it in its own output folder; if empty, all hosts share the folder.
+  /// The step of the job's newest checkpoint; 0: none. Training does not start from an older state.
+  /// If checkpoint_host is not empty, only this host has the checkpoint, in its own output folder;
+  /// otherwise all hosts share the folder.
   std::int64_t checkpoint_step = 0;
   std::string checkpoint_host;
   /// Number of workers that trained the job's first step; 0: no step was trained. A job that
-  /// restarts at step 1 keeps their plan.
+  /// restarts at step 1 keeps the plan for this number of workers.
   int planned_workers = 0;
   AbortSwitch* abort_switch = nullptr;  ///< ends waits for other workers. Borrowed, or null
   /// Keeps this worker's snapshots from one generation to the next if the job has `replicate`.
   /// Borrowed; null: no snapshots are taken.
   SnapshotStore* snapshots = nullptr;
-  Doing doing = {};  ///< called with the current activity before the first step
+  Doing doing = {};  ///< called with what the worker does before its first step
 };
 
 /// Returns the name of this worker's host for messages.

@@ -21,7 +21,7 @@ struct WorkerComms {
   std::unique_ptr<Comm> step;       ///< for the training thread; tensors on the device
   std::unique_ptr<Comm> gradients;  ///< for the GradReducer; tensors on the device
   std::unique_ptr<Comm> inputs;     ///< for the thread of StepInputs; tensors in host memory
-  std::unique_ptr<Comm> gpu_host;   ///< returned by host() on a GPU; null on a CPU
+  std::unique_ptr<Comm> gpu_host;   ///< returned by host() on a GPU; nullptr on a CPU
   /// For the thread of the SnapshotMaker; tensors in host memory. Null without snapshots.
   std::unique_ptr<Comm> snapshots;
   std::vector<std::string> hosts;  ///< by rank, for messages; empty: the job has one host
@@ -39,8 +39,9 @@ struct WorkerComms {
 WorkerComms connect_workers(Ops& ops, const SessionOptions& options, bool snapshots,
                             TraceRecorder& trace);
 
-/// If the job has several hosts, finds those that see rank 0's output folder, and connects the
-/// others to rank 0. REQUIRES: comms.hosts is set. Collective. Throws CommError, StorageError.
+/// If the job has several hosts, finds the workers that see rank 0's output folder, and connects
+/// the other workers to rank 0. REQUIRES: comms.hosts is set. Collective. Throws CommError,
+/// StorageError.
 void link_output(WorkerComms& comms, const SessionOptions& options,
                  const std::filesystem::path& output, TraceRecorder& trace);
 

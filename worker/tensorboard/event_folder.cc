@@ -140,9 +140,9 @@ Kept kept_of(const Written& written, std::int64_t first_step) {
   return kept;
 }
 
-/// Cuts a file. Returns whether earlier files may contain events to drop. If this file was begun at
-/// or before `first_step`, they contain none, because their later events were dropped when it was
-/// begun.
+/// Cuts a file. Returns whether earlier files may contain events to drop. They contain none if this
+/// file was begun at or before `first_step`, because the later events of earlier files were dropped
+/// then.
 bool cut(const Written& file, std::int64_t first_step) {
   const Kept kept = kept_of(file, first_step);
   if (!kept.shows_something) {

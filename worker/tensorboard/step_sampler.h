@@ -24,14 +24,15 @@ class StepSampler {
   static constexpr std::int64_t kMostImages = 8;
 
   StepSampler() = default;
-  /// every: steps between samples; 0: none. keeps: this worker keeps samples, as rank 0 should.
+  /// every: number of steps between two samples; 0: no samples. keeps: whether this worker keeps
+  /// samples, as rank 0 should.
   StepSampler(std::int64_t every, bool keeps) : every_(every), keeps_(keeps) {}
 
   /// Returns true for step 1 and for every multiple of `every`.
   [[nodiscard]] bool wants(std::int64_t step) const {
     return every_ > 0 && (step == 1 || step % every_ == 0);
   }
-  /// Keeps some images of the step's last micro-batch if the step is sampled; none for embeddings.
+  /// If the step is sampled, keeps some images of its last micro-batch; for embeddings, keeps none.
   /// REQUIRES: `in` has its batch.
   void keep_images(const StepInput& in);
 
@@ -42,9 +43,9 @@ class StepSampler {
     Comm& comm;         ///< for host memory
     Tensor embeddings;  ///< [N, D] float32 of the last micro-batch, not normalised
   };
-  /// Returns the sample of a wanted, complete step; empty if this worker does not keep samples.
-  /// Collective: every worker calls it after the same steps, and it sums N floats. Waits for the
-  /// device. Throws CommError, DeviceError.
+  /// Returns the sample of a step that is complete and that wants() selects; empty if this worker
+  /// does not keep samples. Collective: every worker calls it after the same steps, and it sums N
+  /// floats. Waits for the device. Throws CommError, DeviceError.
   StepSample take(const Step& step);
 
  private:

@@ -21,13 +21,14 @@ struct TensorBoardOptions {
 /// All members throw StorageError when the file cannot be written.
 class TensorBoardLog {
  public:
-  /// Starts a file. If the job was resumed, first drops events that will be written again from the
-  /// existing files (event_folder.h). Throws InputError if one cannot be read.
+  /// Starts a file. If the job was resumed, first drops the events of steps that will be trained
+  /// again from the existing files (event_folder.h). Throws InputError if one of them cannot be
+  /// read.
   explicit TensorBoardLog(const TensorBoardOptions& options);
 
-  /// Adds a step to the next line.
+  /// Adds a step to the means that the next line() writes.
   void step(const StepRecord& record);
-  /// Writes means over the steps since the last line, with the values of the log line.
+  /// Writes means over the steps since the last call of line(), with the values of the log line.
   void line(const LogWindow& window);
   void evaluation(std::int64_t step, const VerificationResult& result);
   void evaluation(std::int64_t step, const RetrievalResult& result);
@@ -36,7 +37,7 @@ class TensorBoardLog {
   void sample(std::int64_t step, const StepSample& sample);
 
  private:
-  /// Sums over the steps since the last line.
+  /// Sums over the steps since the last call of line().
   struct Sums {
     double steps = 0;
     double step_seconds = 0;

@@ -1,4 +1,5 @@
-// A file that several runs of a program can write, and that appears only when it is complete.
+// A file that one run of a program can begin and a later run can finish, and that appears only when
+// it is complete.
 #pragma once
 
 #include <cstddef>
@@ -12,9 +13,9 @@
 
 namespace pfc {
 
-/// Writes PATH.part, which remains if the program ends before commit(), so that the next run can
-/// continue. Only one process and object can have it open. Used by one thread. Throws StorageError
-/// that names the file, also if another process is writing it.
+/// Writes PATH.part. If the program ends before commit(), that file remains, so that the next run
+/// can continue it. Only one process, and in it one object, can have the file open. Used by one
+/// thread. Throws StorageError that names the file, also if another process is writing it.
 class PartFile {
  public:
   /// Opens the file left by an earlier run, or a new file.

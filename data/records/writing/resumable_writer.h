@@ -30,10 +30,12 @@ class ResumableWriter {
   /// Returns the notes of earlier runs, newest last, including those after the last kept record.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
-  /// Same as RecordWriter::append(). Data appended after a note are never kept without the note.
+  /// Same as RecordWriter::append(). If data that were appended after a note are kept, the note is
+  /// kept too.
   void append(std::int64_t key, std::span<const std::byte> payload);
   void note(const std::string& line);  ///< keeps one line for later runs
-  /// Replaces the payload of the first record by one of the same size without the magic word.
+  /// Replaces the payload of the first record. The new payload has the same size and does not
+  /// contain the magic word.
   void replace_first(std::span<const std::byte> payload);
   void close();
 

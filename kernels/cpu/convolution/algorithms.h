@@ -77,7 +77,8 @@ class DnnlBackwardWeights {
   std::optional<DnnlCall> call_, store_, add_;
 };
 
-/// Same gradient, a few images at a time, so that short float32 sums keep rounding errors small.
+/// Computes the same gradient for a few images at a time: short float32 sums keep rounding errors
+/// small.
 class DnnlBackwardWeightsInParts {
  public:
   DnnlBackwardWeightsInParts(CpuDevice& device, const Conv2dShape& shape, DType type);
@@ -92,7 +93,7 @@ class DnnlBackwardWeightsInParts {
 };
 
 /// Returns whether GroupedConvolution supports this shape: as many input as output channels, with
-/// one or two per group. For depthwise ones oneDNN may be faster; the caller decides.
+/// one or two per group. For depthwise convolutions oneDNN may be faster; the caller decides.
 bool few_channels_in_group(const Conv2dShape& shape);
 
 /// Convolutions with one or two channels per group, for which oneDNN is slow or has only its
@@ -136,10 +137,10 @@ class DenseWeightGradient {
   Conv2dShape shape_;
 };
 
-/// Same gradient from bfloat16 activations, two pixels at a time: the processor's bfloat16
-/// instruction adds two products at once. Each thread packs pairs of pixels of a block of rows in
-/// scratch, and computes its own output channels, so the result does not depend on the number of
-/// threads.
+/// Computes the same gradient from bfloat16 activations, two pixels at a time: the processor's
+/// bfloat16 instruction adds two products at once. Each thread packs the pairs of pixels of a block
+/// of rows in scratch, and computes its own output channels, so the result does not depend on the
+/// number of threads.
 class PairedWeightGradient {
  public:
   /// Returns true for one group and kernels of 2 x 2 to 8 x 8, not smaller than the stride.
@@ -159,17 +160,17 @@ class PairedWeightGradient {
 
   CpuDevice& device_;
   Conv2dShape shape_;
-  std::int64_t pairs_;       // pairs of output pixels in a row
-  std::int64_t row_pairs_;   // pairs of x in a row: one starts at every pixel
-  std::int64_t block_rows_;  // output rows in a block
+  std::int64_t pairs_;       // number of pairs of output pixels in a row
+  std::int64_t row_pairs_;   // number of pairs of x in a row: a pair starts at every pixel
+  std::int64_t block_rows_;  // number of output rows in a block
   std::int64_t slots_ = 0;   // maximum number of rows of x that a block packs
   std::int64_t x_panels_, x_panel_size_ = 0;
   std::int64_t dy_panels_, dy_panel_size_;  // for the thread with the most output channels
 };
 
-/// Same gradient for an x with too few channels to fill a vector (images). Vectors run along the
-/// output channels. Threads divide the rows into parts, whose sums are added in order and in
-/// float64. The result does not depend on the number of threads. REQUIRES: groups == 1.
+/// Computes the same gradient for images: x has too few channels to fill a vector, so vectors run
+/// along the output channels. The rows are divided into parts, whose sums are added in order and in
+/// float64, so the result does not depend on the number of threads. REQUIRES: groups == 1.
 class StemWeightGradient {
  public:
   StemWeightGradient(CpuDevice& device, const Conv2dShape& shape);

@@ -18,8 +18,8 @@ using GradientPass = std::function<void(const T* x, const T* dy, float* dw, bool
 // bench/programs/conv2d_benchmark.cc (docs/benchmarks/cpu.md).
 
 // Returns whether to use GroupedConvolution. With two channels per group, oneDNN is six times
-// slower. With one channel, our code is faster if the rows of an image do not stay in the cache,
-// since it prefetches them; otherwise oneDNN is faster.
+// slower. With one channel, GroupedConvolution is faster if the rows of an image do not stay in the
+// cache, because it prefetches them; otherwise oneDNN is faster.
 bool own_grouped(const Conv2dShape& s) {
   constexpr std::int64_t kWide = 20;
   if (!few_channels_in_group(s) || s.kernel != 3 || s.pad >= s.kernel) return false;
@@ -73,7 +73,7 @@ GradientPass<float> choose_dense_gradient(CpuDevice& device, const Conv2dShape& 
 }
 
 GradientPass<BFloat16> choose_dense_gradient(CpuDevice& device, const Conv2dShape& s, BFloat16) {
-  // oneDNN is as fast for images. It is faster for 1 x 1 kernels, because PairedWeightGradient
+  // For images, oneDNN is as fast. For 1 x 1 kernels oneDNN is faster, because PairedWeightGradient
   // would spend much of its time on packing pairs of pixels.
   if (s.in_c < kFewChannels || !own_dense_gradient(device, s)) return nullptr;
   if (!PairedWeightGradient::supports(s)) return nullptr;
@@ -83,7 +83,8 @@ GradientPass<BFloat16> choose_dense_gradient(CpuDevice& device, const Conv2dShap
 template <typename T>
 GradientPass<T> choose_backward_weights(CpuDevice& device, const Conv2dShape& s) {
   if (GradientPass<T> dense = choose_dense_gradient(device, s, T{})) return dense;
-  // Also for 7 x 7 kernels, which in our networks cover the image: oneDNN is thirty times slower.
+  // Also used for 7 x 7 kernels. In the networks of pfc such a kernel covers the whole image, and
+  // oneDNN is thirty times slower.
   if (own_grouped(s) || (few_channels_in_group(s) && s.kernel == 7)) {
     return [plan = GroupedConvolution<T>(device, s)](const T* x, const T* dy, float* dw,
                                                      bool accumulate) {

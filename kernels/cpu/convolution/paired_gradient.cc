@@ -72,7 +72,8 @@ PairedWeightGradient::Block PairedWeightGradient::block_at(std::int64_t begin, i
     const std::int64_t first = row % s.out_h() * s.stride - s.pad;
     if (row % s.out_h() == 0) next = image;
     next = std::max(next, image + first);
-    // If a window starts above the image, its first row has no slot. Its number is extrapolated.
+    // If a window starts above the image, its first row has no slot. Its slot number is
+    // extrapolated.
     b.first_slot[static_cast<std::size_t>(row - begin)] = b.slots - (next - (image + first));
     const std::int64_t end = image + std::min<std::int64_t>(first + s.kernel, s.in_h);
     for (; next < end; ++next) b.x_rows[static_cast<std::size_t>(b.slots++)] = next;

@@ -29,16 +29,16 @@ struct UpdateRule {
   AdamWOptions adamw;
 };
 
-/// One row of a step: a centre. A class has as many rows as sub-centres.
+/// An active row of a step. A row is one centre, so a class has as many rows as sub-centres.
 struct ActiveRow {
-  std::int64_t c;         ///< number, global: class * sub_centres + sub-centre
+  std::int64_t c;         ///< global number of the centre: class * sub_centres + sub-centre
   const CatchUp* missed;  ///< updates that the row has missed; nullptr if none
 };
 
 /// The rows of some of a step's classes, sorted. index and table come from a CatchUpPlan.
 struct ActiveRows {
   std::span<const std::int64_t> classes;
-  std::span<const std::uint32_t> index;  ///< one for each class
+  std::span<const std::uint32_t> index;  ///< by class: index in `table`; 0: no update was missed
   std::span<const CatchUp> table;
   std::int64_t sub_centres = 1;
 
@@ -51,7 +51,7 @@ struct ActiveRows {
     return {.c = classes[i / k] * sub_centres + static_cast<std::int64_t>(i % k),
             .missed = missed == 0 ? nullptr : &table[missed]};
   }
-  /// REQUIRES: whole classes.
+  /// Returns rows [begin, begin + size). REQUIRES: both are multiples of sub_centres.
   [[nodiscard]] ActiveRows part(std::int64_t begin, std::int64_t size) const {
     const auto first = static_cast<std::size_t>(begin / sub_centres);
     const auto count = static_cast<std::size_t>(size / sub_centres);
@@ -67,8 +67,8 @@ struct CentreGradient {
   float inverse_norm;     ///< 1 / length of the centre, after missed updates
 };
 
-/// Memory layout of a tile of centres: rows of `type`, `stride` numbers apart, with zeros after
-/// the dimension. If there are fewer rows than `padded`, rows of zeros follow.
+/// Memory layout of a tile of centres: rows of `type`, whose starts are `stride` numbers apart,
+/// with zeros after the dimension. If there are fewer rows than `padded`, rows of zeros follow.
 struct TileLayout {
   DType type;
   std::int64_t stride;

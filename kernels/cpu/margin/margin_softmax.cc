@@ -31,8 +31,8 @@ struct SampleArrays {
   std::vector<RowSoftmax> softmax;               // [N]
   std::vector<Angle> angles;                     // [positives]
   std::vector<std::int64_t> target_rows;         // [positives]
-  // [N], if a sample may have several targets: this worker's part of the mean of their logits, and
-  // log sum exp of those of all workers.
+  // [N], only if a sample may have several targets: this worker's part of the mean of their logits,
+  // and the log sum exp of the logits of a sample's targets on all workers.
   std::vector<double> target_mean, all_targets;
   std::vector<std::int32_t> range_begin, range_end;  // [N], if the batch has ranges
 
@@ -52,7 +52,7 @@ struct SampleArrays {
   }
 };
 
-/// How many tiles per thread keep their products within the budget in bytes.
+/// How many tiles per thread keep their products, so that these fit into the budget in bytes.
 struct KeptTiles {
   KeptTiles(std::int64_t active, std::int64_t samples, std::int64_t threads,
             const MarginSoftmaxOptions& options)
@@ -131,7 +131,8 @@ class CpuMarginSoftmax : public MarginSoftmax {
   void add_targets(std::span<RowStatistics> rows);
   void sum_logits(std::span<const RowStatistics> rows, const Tensor& logits) const;
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
-  /// Returns the row of the gradients [.., D] for row i; slots has an element for each class.
+  /// Returns the row of the gradients [.., D] that belongs to row i; `slots` has an element for
+  /// each class.
   [[nodiscard]] std::int64_t row_of_slot(std::span<const std::int64_t> slots,
                                          std::int64_t i) const {
     const std::int64_t k = options_.sub_centres;

@@ -283,7 +283,7 @@ void MarginTileWorker::add_to_embeddings(const MarginStep& step, const ClassTile
   }
 }
 
-/// Adds to the gradients of the tile's rows [first, end).
+/// Adds the targets' gradients to the gradients of the tile's rows [first, end).
 void MarginTileWorker::add_to_centres(const MarginStep& step, const ClassTile& tile,
                                       std::int64_t first, std::int64_t end) {
   const std::int64_t d = step.rows.dimension();

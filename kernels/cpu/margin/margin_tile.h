@@ -22,14 +22,14 @@ struct MarginStep {
   MarginSoftmax::Batch batch;  ///< with a bias, its embeddings end with a 1
   ActiveRows active = {};
   std::int64_t samples = 0;
-  Angle* angles = nullptr;  ///< [positives]: with the nearest centre of the sample's class
+  Angle* angles = nullptr;  ///< [positives]: between the sample and the nearest centre of its class
   std::int64_t* target_rows = nullptr;  ///< [positives]: index of that centre in `active`
   /// [N], or nullptr: Batch::ranges as two arrays.
   const std::int32_t *range_begin = nullptr, *range_end = nullptr;
   // For the backward pass, from combine(): one number per sample.
-  const float* max = nullptr;             ///< largest logit except the targets', over all workers
-  const float* factor = nullptr;          ///< d loss / d cos = factor * exp(logit - max)
-  const float* smoothing = nullptr;       ///< subtracted from the former; nullptr: 0
+  const float* max = nullptr;        ///< largest logit except the targets', over all workers
+  const float* factor = nullptr;     ///< d loss / d cos = factor * exp(logit - max)
+  const float* smoothing = nullptr;  ///< subtracted from `factor` * exp(logit - max); nullptr: 0
   const double* target_factor = nullptr;  ///< [positives]: d loss / d target cos
 };
 

@@ -152,7 +152,7 @@ class CpuAttention : public Attention {
     return sizeof(T) == sizeof(float) ? kMatrices * width_ : size_;
   }
 
-  /// Stores a result [tokens, head_size] in x, rounded, unless it was computed in x.
+  /// Stores a result [tokens, head_size] in x and rounds it, unless it was already computed in x.
   template <typename T>
   void write(const float* result, T* x, std::int64_t row) const {
     if constexpr (sizeof(T) != sizeof(float)) {

@@ -9,8 +9,8 @@ namespace pfc {
 
 class CpuOps : public Ops {
  public:
-  /// cpu_threads: 0 means all cores that this process may use. activations: float32, or bfloat16
-  /// if cpu_has_bf16(). Tests pass other kernels than this machine's best ones.
+  /// cpu_threads: 0 means all cores that this process may use. activations: float32, or bfloat16 if
+  /// cpu_has_bf16(). Tests pass other kernels than this machine's fastest ones.
   explicit CpuOps(int cpu_threads, const VectorKernels& kernels = best_vector_kernels(),
                   DType activations = DType::kFloat32)
       : device_(cpu_threads, kernels), activations_(activations) {}

@@ -65,7 +65,8 @@ class GateNorm {
     return f;
   }
 
-  /// Its reduce pass leaves the sums for store_gradient().
+  /// Returns the input of the batch norm's backward passes. The reduce pass fills the sums that
+  /// store_gradient() uses.
   template <typename T>
   [[nodiscard]] NormBackward<T> backward(std::int64_t pixels, const T* dy, const T* x) {
     NormBackward<T> b{};

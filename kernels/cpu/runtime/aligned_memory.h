@@ -39,8 +39,8 @@ class CpuBuffer : public Buffer {
   AlignedMemory memory_;
 };
 
-/// Scratch memory shared by all plans of an Ops. Plans run one at a time, so only one uses it.
-/// Grows when plans are made, but never during a step.
+/// Scratch memory shared by all plans of an Ops. Plans run one at a time, so only one of them uses
+/// it. Grows when plans are made, but never during a step.
 class Scratch {
  public:
   void reserve(std::size_t bytes) {

@@ -40,7 +40,7 @@ class Threads {
   }
 
   /// Calls f(Range) for parts of [0, n), in parallel. `work` is the number of elements that all
-  /// calls process together. If it is small, calls f once for the whole range, because starting
+  /// calls process together. If `work` is small, calls f once for the whole range, because starting
   /// the threads would take longer. REQUIRES: f does not throw.
   template <typename F>
   void each_range(std::int64_t n, std::int64_t align, std::int64_t work, const F& f) const {
@@ -55,7 +55,7 @@ class Threads {
   using Call = void (*)(const void* f, int part);
   void side_by_side(Call call, const void* f) const;  // fork_openmp.cc, fork_std_thread.cc
 
-  // In floats. Processing them takes about 2 us, as long as starting the threads.
+  // In floats. Processing so many takes about 2 us, which is as long as starting the threads.
   static constexpr std::int64_t kSerialWork = 16384;
   int count_;
 };

@@ -84,7 +84,7 @@ struct SubCentreTile {
   const float* inverse_norm;  ///< [classes, sub_centres]
 };
 
-/// Memory that will soon be read or written.
+/// Contiguous memory that will soon be read or written.
 struct Stretch {
   const void* begin;
   std::int64_t bytes;
@@ -100,10 +100,10 @@ struct PrefetchList {
   std::int64_t step = 64;
 };
 
-/// c [rows, columns] = a [rows, depth] * b [depth, columns], or c += it. a and b consist of words:
-/// floats, or pairs of bfloat16 numbers, lower half first, that are adjacent in depth. Column j of
-/// b is in panel j / product_panel. Every panel has whole vectors of words; words after the last
-/// column are read and then ignored.
+/// c [rows, columns] = a [rows, depth] * b [depth, columns], or c += this product. a and b consist
+/// of words: floats, or pairs of bfloat16 numbers, lower half first, that are adjacent in depth.
+/// Column j of b is in panel j / product_panel. Every panel has whole vectors of words; words after
+/// the last column are read and then ignored.
 struct TileProduct {
   std::int64_t rows, columns, depth;
   const void* a;
@@ -129,7 +129,7 @@ struct CentreRow {
 };
 
 /// Copy of a class centre, after its missed updates, to `floats` or, rounded to nearest, to
-/// `halves`; the other one is nullptr.
+/// `halves`; the other pointer is nullptr.
 struct CaughtUpCentre {
   std::int64_t n;
   const void* weight;
@@ -305,7 +305,7 @@ struct VectorKernels {
 
   /// Replaces each row x by softmax(scale * x). REQUIRES: scale > 0.
   void (*softmax)(const StridedRows& x, float scale);
-  /// Replaces the gradient of a softmax's result by that of its rows x. y: the result, with the
+  /// Replaces dy, the gradient of a softmax's results y, by the gradient of its inputs x. y has the
   /// same stride.
   void (*softmax_backward)(const StridedRows& dy, const float* y, float scale);
 
@@ -342,9 +342,10 @@ struct VectorKernels {
   /// number of its sub-centre, the first of equal ones. A NaN counts as the largest.
   void (*largest_cosines)(const SubCentreTile& t, const float* products, float* cosines,
                           float* winners);
-  /// Its backward pass: fills gradients [classes, sub_centres, samples] with d_cosines [classes,
-  /// samples] / the centre's length for winners, 0 for others, and along [classes, sub_centres] as
-  /// margin_gradients() does. gradients may be the same memory as products.
+  /// The backward pass of largest_cosines(): fills gradients [classes, sub_centres, samples] with
+  /// d_cosines [classes, samples] / the centre's length for winners, 0 for others, and along
+  /// [classes, sub_centres] as margin_gradients() does. gradients may be the same memory as
+  /// products.
   void (*spread_gradients)(const SubCentreTile& t, const float* products, const float* d_cosines,
                            const float* winners, float* gradients, float* along);
 

@@ -63,9 +63,9 @@ bool is_matrix_product(const Conv2dShape& s) {
 /// x, w and y of a pass, or their gradients.
 using Tensors = std::array<Tensor, 3>;
 
-/// Creates backward passes when they are planned or first called. An evaluation never calls them,
-/// and training does not need the gradient of the input images, for whose three channels cuDNN has
-/// few algorithms.
+/// Creates backward passes when they are planned or first called. An evaluation never calls them.
+/// Training does not need the gradient of the input images, and cuDNN has few algorithms for their
+/// three channels.
 class CudnnConv2d : public Conv2d {
  public:
   CudnnConv2d(const ConvolutionContext& context, const Conv2dShape& shape)
@@ -139,7 +139,8 @@ class CudnnConv2d : public Conv2d {
     return pass->choose();
   }
 
-  /// Both return tensors without memory. own(): as received here. wanted(): as passed to cuDNN.
+  /// Both return tensors without memory: own() as this class receives them, wanted() as it passes
+  /// them to cuDNN.
   template <typename Pass>
   [[nodiscard]] Tensors own() const {
     const DType type = device_.activations;

@@ -45,8 +45,8 @@ struct CudnnProblem {
   }
 };
 
-/// Memory for timing algorithms. x, w and y contain random numbers: a GPU computes faster on
-/// zeros, because they cost it less power.
+/// Memory for timing algorithms. x, w and y contain random numbers, because a GPU computes faster
+/// on zeros, which cost it less power.
 class TimingMemory {
  public:
   TimingMemory(const CudnnProblem& p, CudaDevice& device, std::size_t workspace_bytes)

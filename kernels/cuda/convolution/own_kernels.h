@@ -18,8 +18,8 @@ bool depthwise_supports(const Conv2dShape& shape);
 std::unique_ptr<Conv2d> make_depthwise_conv2d(CudaDevice& device, const Conv2dShape& shape);
 
 /// Enqueues to = from, or to += from with `accumulate`. Both are matrices with the channels in the
-/// last dimension and any activation type. Rows and channels that `from` does not have count as
-/// zeros.
+/// last dimension and any activation type. If `to` has more rows or channels than `from`, the
+/// missing numbers count as zeros.
 void copy_channels(CudaDevice& device, const Tensor& from, const Tensor& to, bool accumulate);
 
 /// Enqueues filling `to`, of any activation type, with uniform numbers in [-1, 1), the same in

@@ -17,8 +17,9 @@ struct AlgorithmChoice {
 };
 
 /// A text file per kind of GPU, version of cuDNN and driver, with one line per choice. All workers
-/// of a host share the file, and the first choice saved applies to all of them. A damaged file or
-/// a folder that cannot be written is ignored with a warning.
+/// of a host share the file. If several choose an algorithm for the same convolution, all of them
+/// use the choice that was saved first. A damaged file or a folder that cannot be written is
+/// ignored with a warning.
 class AlgorithmCache {
  public:
   using Choices = std::map<std::string, AlgorithmChoice>;

@@ -37,8 +37,8 @@ struct MatrixProduct {
   std::uint32_t addresses_aligned = 0;
 };
 
-/// Returns the alignment of all addresses whose bits are in `bits`, at most 256 bytes: no kernel of
-/// cuBLASLt needs more.
+/// Returns the largest alignment that several addresses have in common, at most 256 bytes, because
+/// no kernel of cuBLASLt needs more. `bits`: the bitwise OR of the addresses.
 constexpr std::uint32_t alignment_of(std::uint64_t bits) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(bits & (~bits + 1), 256));
 }

@@ -46,9 +46,9 @@ struct CentreGradients {
   /// [count], 1 / length of the centres, used to subtract the gradient's component along the
   /// centre. nullptr: already subtracted, or a plain softmax.
   const float* inverse_norms = nullptr;
-  /// Additional gradients of the targets, [.., stride]: target_gradients[s] is added to row
-  /// target_rows[s] - first_row, for s = positive_slots[k]. It is a row of active class
-  /// positive_classes[k], which are sorted.
+  /// Additional gradients of the targets, [.., stride]: for each k, with s = positive_slots[k],
+  /// target_gradients[s] is added to row target_rows[s] - first_row. This row belongs to the active
+  /// class positive_classes[k]. positive_classes is sorted.
   const float* target_gradients = nullptr;
   const std::int32_t* positive_classes = nullptr;
   const std::int32_t* positive_slots = nullptr;

@@ -11,22 +11,24 @@
 
 namespace pfc {
 
-/// The samples of a step. N, their number, and D, the dimension, are padded to multiples of 8.
+/// The samples of a step. There are N samples of dimension D; both numbers are padded to multiples
+/// of 8.
 struct MarginSamples {
   std::int64_t samples = 0, padded_samples = 0;
-  std::int64_t dimension = 0, padded_dimension = 0;  ///< of a row: with the bias
+  std::int64_t dimension = 0, padded_dimension = 0;  ///< of a row, including the bias
   const float* embeddings = nullptr;                 ///< [N, embedding_size], not normalised
-  std::int64_t embedding_size = 0;                   ///< dimension, or 1 less in a plain softmax
-  double* inverse_length = nullptr;                  ///< [N]
-  /// [most_targets, N'], N' = padded N: index of an active class; -1: none, or on another worker.
-  /// In all arrays of targets, element k N' + i, its slot, is sample i's target k.
+  std::int64_t embedding_size = 0;   ///< dimension, or dimension - 1 in a plain softmax
+  double* inverse_length = nullptr;  ///< [N]
+  /// [most_targets, N'], where N' is padded N: index of an active class; -1: no target, or on
+  /// another worker. In all arrays of targets, the element k N' + i is sample i's target number k.
+  /// This index is the target's slot.
   const std::int32_t* targets = nullptr;
   std::int32_t most_targets = 1;
   const double* target_shares = nullptr;  ///< [N]: MarginSoftmax::Batch; nullptr: 1
   std::int64_t sub_centres = 1;           ///< rows of each class
   bool binary = false;                    ///< MarginSoftmaxOptions::binary
   /// [most_targets, padded N]: active row of the target's nearest centre, from find_angles();
-  /// nullptr: one row a class.
+  /// nullptr: each class has one row.
   std::int32_t* target_rows = nullptr;
   const ActiveRange* ranges = nullptr;    ///< [padded N]; nullptr: all classes in each softmax
   const SampleMargin* margins = nullptr;  ///< [N]; nullptr: all have MarginSoftmaxOptions::margin
@@ -37,13 +39,14 @@ struct MarginSamples {
   float* factor = nullptr;        ///< [padded N]: d loss / d cos = factor * exp(logit - max)
   float* d_unit = nullptr;        ///< [padded N, padded D]
   float* target_gradients = nullptr;  ///< [most_targets, padded N, padded D], for targets here
-  // Only if a sample may have several targets:
-  double* target_mean = nullptr;  ///< [N]: this worker's part of the mean of their logits
-  double* all_targets = nullptr;  ///< [N]: log sum exp of their logits, over all workers
+  // Set only if a sample may have several targets:
+  double* target_mean = nullptr;  ///< [N]: this worker's part of the mean of the targets' logits
+  double* all_targets = nullptr;  ///< [N]: log sum exp of the targets' logits, over all workers
 };
 
-/// Fills unit [padded N, padded D], float32 or bf16, with the embeddings divided by their lengths,
-/// or followed by a 1 in a plain softmax, padded with zeros; and inverse_length.
+/// Fills `unit` [padded N, padded D], float32 or bf16, with the embeddings divided by their
+/// lengths, or in a plain softmax with the embeddings followed by a 1. The padding is zeros. Also
+/// fills inverse_length.
 void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, const Tensor& unit);
 
 /// Fills angles and target_rows, computed in float64 from embeddings and centres
@@ -51,10 +54,11 @@ void normalise_embeddings(const CudaDevice& device, const MarginSamples& s, cons
 void find_angles(const CudaDevice& device, const MarginSamples& s, const CudaCentreRows& rows,
                  const RowList& active);
 
-/// Fills cosines [N] with those of the angles; 0 for samples whose target is not here.
+/// Fills cosines [N] with the cosines of the angles, and 0 for samples whose target is on another
+/// worker.
 void write_target_cosines(const CudaDevice& device, const MarginSamples& s, float* cosines);
 
-/// Fills statistics [N] of this worker from the slots; running.slots is 0 without active class.
+/// Fills statistics [N] of this worker from the slots; running.slots is 0 if no class is active.
 void finish_statistics(const CudaDevice& device, const MarginSamples& s,
                        const LogitStatistics& running, const MarginSoftmaxOptions& options,
                        RowStatistics* statistics);

@@ -239,8 +239,8 @@ void CudaMarginSoftmax::send_batch_lists(const Batch& batch) {
                 .sub_centres = options_.sub_centres};
 }
 
-// Keeps as many tiles as logits_bytes allows. The number of sampled classes varies between steps,
-// so it reserves a little more than this step needs.
+// Keeps as many tiles as logits_bytes allows. Reserves a little more than this step needs, because
+// the number of sampled classes varies between steps.
 void CudaMarginSoftmax::plan_kept_tiles() {
   const std::int64_t bytes = plan_.kept_tile_bytes();
   const std::int64_t tiles = (active_rows() + plan_.tile - 1) / plan_.tile;
@@ -453,7 +453,7 @@ void CudaMarginSoftmax::move_centres(Wanted wanted, const Update& update) {
   row_updates_.moved(batch_.classes, update);
 }
 
-/// Adds the list of the gradients' rows: each slot has one for each centre of its class.
+/// Adds the list of the rows of gradients. A slot, which is for a class, has a row for each centre.
 const std::int32_t* CudaMarginSoftmax::add_places(std::span<const std::int64_t> slots) {
   const std::int64_t k = options_.sub_centres;
   const auto places = move_lists_.add<std::int32_t>(std::ssize(slots) * k);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr unsigned kWarps = kThreads / kWarp;
 
-/// Returns the cosine, limited to [-limit, limit]; 0 above the filter's threshold. Keeps a NaN,
+/// Returns the cosine, limited to [-limit, limit]; 0 above the filter's threshold. A NaN stays NaN,
 /// since every comparison with it is false.
 __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float product,
                                                  float inverse) {
@@ -23,7 +23,7 @@ __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float pro
 /// Returns 1 / (1 + exp(-x)); 0 for -infinity.
 __device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + __expf(-x)); }
 
-/// Returns log(1 + exp(x)); 0 for -infinity. Keeps a NaN.
+/// Returns log(1 + exp(x)); 0 for -infinity. A NaN stays NaN.
 __device__ __forceinline__ float log1p_exp(float x) {
   return (x > 0.f ? x : 0.f) + log1pf(__expf(x > 0.f ? -x : x));
 }
@@ -42,9 +42,10 @@ __device__ __forceinline__ bool is_other_target(const ProductTile& t, std::int64
   return false;
 }
 
-/// Returns the next row of a thread that is_other_target() of one of its kSamples samples from
-/// `column` on. The thread computes the rows row .. row + kRows - 1, and again after each `stride`.
-/// So it reads the targets once for the whole tile, and again for each row that is one.
+/// A thread computes kSamples samples from `column` on, and kRows rows of the tile at a time: first
+/// row .. row + kRows - 1, then the same rows plus `stride`, and so on. Returns the next of these
+/// rows for which is_other_target() is true with one of the samples. So the thread reads the
+/// targets once for the whole tile, and once more for each such row.
 template <int kSamples, int kRows>
 __device__ __forceinline__ std::int64_t next_other_target(const ProductTile& t, std::int64_t column,
                                                           std::int64_t row, std::int64_t stride) {
@@ -83,9 +84,9 @@ constexpr int kRowsAtOnce = 4;
 constexpr unsigned kColumns = kWarp * kLaneSamples;
 constexpr int kFoldBlocks = 4;  // per multiprocessor, as MarginPlan assumes
 
-/// The largest logit so far of each of a lane's samples, and the sum of exp(logit - largest).
-/// Starts from a finite number: -infinity - max must be -infinity, not NaN. A lane adds at most a
-/// few hundred terms of a tile in float32; the sums of warps, blocks and tiles are float64.
+/// The largest logit so far of each of a lane's samples, and the sum of exp(logit - largest). `max`
+/// starts with a finite number, because -infinity - max must be -infinity, not NaN. A lane adds at
+/// most a few hundred terms of a tile in float32; the sums of warps, blocks and tiles are float64.
 struct LaneStatistics {
   float max[kLaneSamples] = {-FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX};
   float sum[kLaneSamples] = {0, 0, 0, 0};
@@ -109,8 +110,8 @@ __device__ __forceinline__ HardCosine hard_cosine(const ProductTile& t, float co
   return {cosine * (t.hardness + cosine), t.hardness + 2.f * cosine};
 }
 
-/// kHard: the tile has hard_above. kGeneral: it may also be smoothed, and samples may have several
-/// targets. kBinary: it is binary.
+/// kHard: the tile has hard_above. kGeneral: the tile may also be smoothed, and its samples may
+/// have several targets. kBinary: the tile is binary.
 enum class TileKind { kSoftmax, kHard, kGeneral, kBinary };
 constexpr bool may_be_hard(TileKind k) { return k == TileKind::kHard || k == TileKind::kGeneral; }
 
@@ -229,7 +230,7 @@ __global__ void __launch_bounds__(kThreads, kFoldBlocks)
   running.second[slot] = all;
 }
 
-/// A lane has a pack of samples, whose values it keeps in registers, and loops over classes.
+/// A lane has a pack of samples, keeps their values in registers, and loops over the classes.
 template <typename Factor, bool kRanged, TileKind kKind>
 __global__ void __launch_bounds__(kThreads)
     factors_kernel(ProductTile t, std::int64_t padded_classes, const float* max,

@@ -45,10 +45,10 @@ struct SubCentreProducts {
 /// largest.
 void largest_cosines(const CudaDevice& device, const SubCentreProducts& tile, float* cosines);
 
-/// Its backward pass: fills `out` [at least the tile's rows, samples], float32 or bf16, with
-/// factors [classes, samples] / the centre's length for the first centre with the largest cosine; 0
-/// for others and in the rows after the tile's. A float32 `out` may be the same memory as the
-/// products.
+/// The backward pass of largest_cosines(): fills `out` [at least the tile's rows, samples], float32
+/// or bf16. The first centre with the largest cosine gets factors [classes, samples] / the centre's
+/// length. The other centres, and the rows after the tile's, get 0. A float32 `out` may be the same
+/// memory as the products.
 void spread_factors(const CudaDevice& device, const SubCentreProducts& tile, const float* factors,
                     const Tensor& out);
 
@@ -56,8 +56,8 @@ void spread_factors(const CudaDevice& device, const SubCentreProducts& tile, con
 struct LogitStatistics {
   float* max = nullptr;
   double* sum = nullptr;  ///< sum of exp(logit - max)
-  /// If the tiles are smoothed, the sum of the logits; if binary, of sigmoid(logit). nullptr
-  /// without either. In binary tiles max is 0, and sum is that of log(1 + exp(logit)).
+  /// Smoothed tiles: the sum of the logits. Binary tiles: the sum of sigmoid(logit); max is then 0,
+  /// and sum is that of log(1 + exp(logit)). Other tiles: nullptr.
   double* second = nullptr;
   int slots = 1;
 };

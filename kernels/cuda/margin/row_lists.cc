@@ -7,7 +7,7 @@ namespace pfc {
 void CudaLists::begin(std::int64_t bytes) {
   turn_ = 1 - turn_;
   used_ = 0;
-  next().copied.wait();  // until the lists that used the same memory have been copied
+  next().copied.wait();  // waits until the lists that used the same memory before have been copied
   if (bytes <= room_) return;
   room_ = bytes + bytes / 16;  // the number of sampled classes varies between steps
   const auto size = static_cast<std::size_t>(room_);

@@ -56,7 +56,8 @@ struct Matrices {
   std::int64_t sample, head;  ///< strides in bytes
 };
 
-/// The operands of the products. In the backward pass kResults are the gradients of the results.
+/// The operands of the products. In the backward pass, kResults stands for the gradients of the
+/// results.
 enum Operand {
   kQueries,
   kKeys,

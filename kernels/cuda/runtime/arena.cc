@@ -37,8 +37,8 @@ std::unique_ptr<Buffer> CudaArena::allocate(std::size_t bytes) {
   return piece;
 }
 
-// Pending work on the compute stream may still use the memory. Its next owner enqueues work on the
-// same stream, so that work runs later.
+// Pending work on the compute stream may still use the memory. The memory's next owner enqueues its
+// work on the same stream, so that work runs later.
 void CudaArena::release(std::size_t offset, std::size_t bytes) {
   if (bytes == 0) return;
   auto next = free_.lower_bound(offset);

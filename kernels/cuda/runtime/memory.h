@@ -40,9 +40,9 @@ class PinnedMemory {
   const std::size_t bytes_;
 };
 
-/// Scratch memory shared by all plans of a GPU. They run one at a time on the compute stream, so
-/// only one uses it. Never shrinks. REQUIRES: users call data() for each use, because reserve()
-/// may move the memory.
+/// Scratch memory shared by all plans of a GPU. The plans run one at a time on the compute stream,
+/// so only one of them uses it. Never shrinks. REQUIRES: users call data() for each use, because
+/// reserve() may move the memory.
 class CudaScratch {
  public:
   void reserve(std::size_t bytes);

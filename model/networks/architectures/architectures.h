@@ -14,9 +14,10 @@ namespace pfc {
 /// of the four stages. Returns the embeddings.
 Variable* iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
 
-/// The iresnet of AdaFace and CVLface (AdaFace's net.py, mode "ir"). It has other names and
-/// initial weights, no weights in the last batch norm, and the first block's shortcut takes every
-/// second pixel. Its files read BGR; the network here reads RGB. Returns the embeddings.
+/// The iresnet of AdaFace and CVLface (AdaFace's net.py, mode "ir"). It differs from iresnet(): it
+/// has other names and initial weights, and no weights in the last batch norm, and the first
+/// block's shortcut takes every second pixel. Its files read BGR; the network here reads RGB.
+/// Returns the embeddings.
 Variable* adaface_iresnet(NetworkBuilder& net, const std::array<int, 4>& blocks);
 
 /// The iresnet of TFace (torchkit/backbone/model_irse.py, mode "ir_se"): AdaFace's form with
@@ -45,9 +46,9 @@ struct VitOptions {
 };
 
 /// Dosovitskiy et al., "An image is worth 16x16 words", arXiv 2010.11929, as implemented in
-/// arcface_torch (backbones/vit.py): patches of 9 x 9 pixels, 8 heads, no class token, and all
-/// tokens in the last layers. arcface_torch masks 0.1 of the tokens for every `mask` above 0; this
-/// network masks the fraction `mask`. Returns the embeddings.
+/// arcface_torch (backbones/vit.py): patches of 9 x 9 pixels, 8 heads, no class token, and last
+/// layers that read all tokens. arcface_torch masks 0.1 of the tokens for every `mask` above 0;
+/// this network masks the fraction `mask`. Returns the embeddings.
 Variable* vit(NetworkBuilder& net, const VitOptions& o);
 
 /// One linear layer, named "linear", for jobs that train on features. Returns the embeddings.

@@ -6,7 +6,8 @@
 namespace pfc {
 namespace {
 
-/// Names of a network's modules, and initial weights of its convolutions and last layer.
+/// The names of a network's modules, and the initial weights of its convolutions and of its last
+/// layer.
 struct Form {
   const char *stem_conv, *stem_bn, *stem_prelu;
   const char *bn1, *conv1, *bn2, *prelu, *conv2, *bn3;  ///< names in a block
@@ -14,7 +15,7 @@ struct Form {
   const char *bn, *linear, *features;                   ///< names after the last block
   bool adaface;
   bool squeezes;   ///< squeeze and excitation at the end of each branch
-  bool reads_bgr;  ///< in files
+  bool reads_bgr;  ///< whether the network's files have weights for BGR
 };
 
 constexpr Form kArcface = {"conv1",         "bn1",    "prelu",  ".bn1",     ".conv1",

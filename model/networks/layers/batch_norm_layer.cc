@@ -64,8 +64,9 @@ void BatchNormLayer::plan_backward(ActivationPlan& plan) {
     plan.make(sums_);
     if (v_.slope != nullptr) plan.make(dslope_);
   }
-  // d(z + residual)/d residual is 1, so both have the gradient of y. The branch still needs it,
-  // so dx may overwrite it only if there is no branch.
+  // The derivative of z + residual with respect to the residual is 1, so z and the residual have
+  // the same gradient, that of y. The residual's branch needs this gradient later, so dx may
+  // overwrite it only if there is no branch.
   const bool branch = needs_gradient(v_.residual);
   if (branch) plan.make_in_place_of(v_.residual->gradient, v_.y->gradient);
   if (!v_.x->needs_gradient) return;

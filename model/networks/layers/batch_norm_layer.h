@@ -23,16 +23,15 @@ struct BatchNormVariables {
   float epsilon = 1e-5f;
 };
 
-/// Momentum 0.1, as in arcface_torch.
-/// With `sync` the statistics are those of all workers, which have batches of equal size. The
-/// gradients of gamma, beta and slope are still sums over this worker's batch, because the gradient
-/// reducer adds the workers' gradients.
+/// Momentum 0.1, as in arcface_torch. With `sync`, the statistics are those of all workers; their
+/// batches have equal size. The gradients of gamma, beta and slope are still sums over this
+/// worker's batch, because the gradient reducer adds the gradients of all workers.
 class BatchNormLayer : public Layer {
  public:
   BatchNormLayer(Ops& ops, const BatchNormVariables& variables, Comm* sync);
 
-  /// Makes this layer compute the statistics for `next` while it writes its output, unless `next`
-  /// is frozen. REQUIRES: `next` normalises that output.
+  /// Makes this layer compute the statistics that `next` needs, while it writes its output. Does
+  /// nothing if `next` is frozen. REQUIRES: `next` normalises that output.
   void feed_statistics_to(BatchNormLayer& next);
 
   [[nodiscard]] bool frozen() const { return v_.frozen; }
@@ -63,7 +62,7 @@ class BatchNormLayer : public Layer {
   std::unique_ptr<BatchNorm> over_workers_;  // combines the workers' statistics; null: no sync
   BatchNormLayer* next_ = nullptr;           // receives its statistics from this layer
   bool statistics_are_fed_ = false;
-  bool adds_to_dx_ = false;  // another reader of x has written x's gradient
+  bool adds_to_dx_ = false;  // another layer that reads x has already written x's gradient
 
   Tensor statistics_;  // [2 C]: mean, biased variance
   Tensor sums_;        // [2 C]: sum dz, sum dz xhat

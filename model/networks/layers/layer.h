@@ -14,9 +14,11 @@ namespace pfc {
 struct Variable {
   Tensor data;
   Tensor gradient;  ///< null for a parameter that is not trained
-  /// For a parameter, read by matrix products: data itself, or its part of Backbone::operands().
+  /// Only for a parameter that matrix products read: data itself, or its part of
+  /// Backbone::operands().
   Tensor operand;
-  /// False for the images, a frozen parameter, and an activation that depends on these alone.
+  /// False for the images, for a frozen parameter, and for an activation that depends only on
+  /// these.
   bool needs_gradient = true;
 
   Variable() = default;
@@ -33,9 +35,9 @@ struct ForwardPass {
 
 /// One layer. Layers run in the order of creation, and in reverse in the backward pass.
 ///
-/// Several layers may read the same activation. In the backward pass the first of them writes its
-/// gradient; for the others it exists (ActivationPlan::made), and they add to it. plan_backward()
-/// and backward() are called only if the layer's output needs a gradient.
+/// Several layers may read the same activation. In the backward pass, the first of these layers
+/// writes the activation's gradient. The others find that it exists (ActivationPlan::made), and add
+/// to it. plan_backward() and backward() are called only if the layer's output needs a gradient.
 class Layer {
  public:
   virtual ~Layer() = default;

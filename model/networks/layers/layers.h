@@ -25,11 +25,12 @@ class ConvLayer : public Layer {
   Variable& x_;
   Variable& weight_;
   Variable& y_;
-  Tensor dx_part_;  // this layer's share of x's gradient if another layer has written the gradient
+  // This layer's part of x's gradient, if another layer has already written that gradient.
+  Tensor dx_part_;
 };
 
-/// A tensor's number of rows. It may be smaller in training, if the network masks tokens. Tensors
-/// have memory for all rows; in training they use the first rows.
+/// The number of rows of a tensor. It may be smaller in training than otherwise, because a network
+/// may mask tokens. Tensors have memory for all rows; in training they use the first rows.
 struct Rows {
   std::int64_t all = 0, in_training = 0;
 
@@ -47,7 +48,7 @@ struct LinearVariables {
 };
 
 /// y [rows, n] = x [rows, k] weight^T [k, n] + bias. x may be [B, H, W, C], read as [B, H*W*C]. y
-/// is float32 if it is the embedding, which the head reads as float32, or part of a sum.
+/// is float32 if it is the embedding, because the head reads float32, or if it is part of a sum.
 class LinearLayer : public Layer {
  public:
   LinearLayer(Ops& ops, const LinearVariables& variables);
@@ -75,7 +76,7 @@ class LinearLayer : public Layer {
 };
 
 /// Changes the activation and its gradient in place. REQUIRES: other layers read the activation
-/// only after this one, and the layer that made it does not read it again.
+/// only after this layer, and the layer that made it does not read it again.
 class DropoutLayer : public Layer {
  public:
   /// Ignores the step in `options`.

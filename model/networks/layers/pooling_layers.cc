@@ -78,7 +78,7 @@ void GateLayer::forward(const ForwardPass& /*pass*/) {
 }
 
 void GateLayer::backward(bool /*accumulate*/) {
-  if (!logits_.needs_gradient) return;  // then x needs none either
+  if (!logits_.needs_gradient) return;  // then x needs no gradient either
   ops_.gate_backward(y_.gradient, x_.data, logits_.data, x_.needs_gradient ? x_.gradient : Tensor{},
                      logits_.gradient);
 }

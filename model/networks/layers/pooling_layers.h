@@ -6,7 +6,7 @@
 namespace pfc {
 
 /// Changes the activation and its gradient in place. REQUIRES: other layers read the activation
-/// only after this one, and the layer that made it does not read it again.
+/// only after this layer, and the layer that made it does not read it again.
 class ReluLayer : public Layer {
  public:
   ReluLayer(Ops& ops, Variable& x) : ops_(ops), x_(x) {}
@@ -53,11 +53,11 @@ class AveragePoolLayer : public Layer {
   Ops& ops_;
   Variable& x_;
   Variable& y_;
-  bool adds_to_dx_ = false;  // another reader of x has written its gradient
+  bool adds_to_dx_ = false;  // another layer that reads x has already written x's gradient
 };
 
-/// y = x * sigmoid(logits) + residual (Ops::gate). REQUIRES: of the layers that read x, this one is
-/// the last.
+/// y = x * sigmoid(logits) + residual (Ops::gate). REQUIRES: this layer is the last one that reads
+/// x.
 class GateLayer : public Layer {
  public:
   GateLayer(Ops& ops, Variable& x, Variable& logits, Variable& residual, Variable& y)

@@ -198,8 +198,8 @@ void AddLayer::plan_backward(ActivationPlan& plan) {
   plan.use(y_.gradient);
   if (x_.needs_gradient) plan.make_in_place_of(x_.gradient, y_.gradient);
   if (!branch_.needs_gradient) return;
-  // Without drop path both gradients are equal. Layers read the branch's gradient before they add
-  // to that of x.
+  // Without drop path, the gradients of x and of the branch are equal. Layers read the branch's
+  // gradient before they add to x's gradient, so both can share memory.
   if (path_.probability == 0) {
     plan.make_in_place_of(branch_.gradient, y_.gradient);
   } else {

@@ -93,7 +93,7 @@ class LayerNormLayer : public Layer {
   Variable& gamma_;
   Variable& beta_;
   Variable& y_;
-  bool adds_to_dx_ = false;  // another reader of x has written x's gradient
+  bool adds_to_dx_ = false;  // another layer that reads x has already written x's gradient
   Tensor statistics_;        // [B T, 2]
 };
 

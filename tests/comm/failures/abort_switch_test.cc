@@ -26,7 +26,8 @@ std::unique_ptr<Comm> lonely(MemoryStore& store) {
 TEST(AbortSwitch, EndsWaitsOfAllItsComms) {
   MemoryStore store;
   AbortSwitch abort_switch;
-  std::vector<std::unique_ptr<Comm>> first(2), second(2);  // a peer that leaves also ends waits
+  // Both peers stay until the end, because a peer that leaves also ends waits.
+  std::vector<std::unique_ptr<Comm>> first(2), second(2);
   on_threads(2, [&](int rank) {
     first[rank] = make_host_comm(options_of(rank, 2, "first"), &store);
     second[rank] = make_host_comm(options_of(rank, 2, "second"), &store);

@@ -55,7 +55,7 @@ TEST(CollectiveReports, ReturnTheLastCollectiveOfEachOtherRank) {
   of(0).tell(kMine);
   const Reports reports = of(0).ask(10ms);
   ASSERT_EQ(reports.size(), 3u);
-  EXPECT_FALSE(reports[0]);  // its own
+  EXPECT_FALSE(reports[0]);  // a rank does not read its own report
   ASSERT_TRUE(reports[1]);
   EXPECT_EQ(to_text(*reports[1]), "barrier (number 17)");
   EXPECT_FALSE(reports[2]);

@@ -25,7 +25,8 @@ std::vector<float> delicate_input(int rank, std::size_t count) {
   return values;
 }
 
-// So the bits are identical on every rank and in every run, whatever the timing.
+// Because of this order, the bits are identical on every rank and in every run, whatever the
+// timing.
 TEST_P(Gloo, AddsInRankOrder) {
   constexpr std::size_t kCount = 60 * 5000;  // every world size divides it
   std::vector<float> expected = delicate_input(0, kCount);
@@ -93,7 +94,8 @@ TEST(GlooComm, ConnectsProcesses) {
 TEST(GlooComm, DescribesItsTransport) {
   on_devices(gloo(), 2, [](RankOnDevice r) {
     EXPECT_EQ(r.comm.description(), "Gloo (TCP, 127.0.0.1)");
-    r.comm.barrier();  // a rank that leaves before its peer has connected makes it fail
+    // A rank that leaves while its peer is still connecting would make the peer fail.
+    r.comm.barrier();
   });
 }
 

@@ -47,13 +47,13 @@ class NcclFailure : public ::testing::Test {
       const auto ops = gpu(rank);
       const DeviceComms comms =
           make_device_comms(*ops, options(rank, world_size, timeout), &store_);
-      all_connected.arrive_and_wait();  // the timeout starts for all
+      all_connected.arrive_and_wait();  // so that the timeouts of all ranks start together
       try {
         work({*ops, *comms.step, *comms.gradients});
       } catch (const CommError& error) {
         errors[static_cast<std::size_t>(rank)] = error.what();
       }
-      all_done.arrive_and_wait();  // leaving early would be another kind of failure
+      all_done.arrive_and_wait();  // a rank that leaves early would cause another kind of failure
     });
     return errors;
   }
@@ -153,7 +153,8 @@ TEST_F(NcclFailure, DoesNotNameARankWhoseTimeoutIsNotOver) {
   simt::nccl_peers_hear_of_aborts(false);
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
-    // Rank 2 starts late, so it has not timed out while the other rank asks and waits for answers.
+    // Rank 2 starts late. So it has not timed out yet while the other rank asks for reports and
+    // waits for them.
     if (r.comm.rank() == 2) {
       EXPECT_THROW(store_.get("nothing", 1200ms), CommError);
     }
@@ -206,7 +207,8 @@ TEST_F(NcclFailure, AbortsStuckCommsTogether) {
     if (r.comm.rank() == 1) return;
     const Floats values(r.ops, std::vector<float>(10));
     r.comm.all_reduce_sum(values);
-    on_threads(2, [&](int which) {  // so that both streams run, as on a GPU
+    // On two threads, so that both streams run at the same time, as on a GPU.
+    on_threads(2, [&](int which) {
       if (which == 0) {
         r.ops.synchronize();
       } else {
@@ -217,7 +219,7 @@ TEST_F(NcclFailure, AbortsStuckCommsTogether) {
   EXPECT_EQ(simt::nccl_aborts_behind_others(), 0);
 }
 
-// This is known to happen; the worker must exit nevertheless.
+// NCCL's abort is known to hang sometimes. Nevertheless the worker must exit.
 TEST_F(NcclFailure, DoesNotWaitForAHangingAbort) {
   simt::nccl_abort_hangs();
   const auto errors = errors_of(2, 300ms, [&](RankOnDevice r) {
@@ -243,10 +245,11 @@ TEST_F(NcclFailure, WorkerThatFailsForAnotherReasonLeavesImmediately) {
     const auto ops = gpu(rank);
     const Floats values(*ops, std::vector<float>(10));
     const DeviceComms comms = make_device_comms(*ops, options(rank, 2), &store_);
-    connected.arrive_and_wait();  // before that, rank 1 cannot connect to a worker that has left
+    // Without this, rank 1 could not connect, because this worker would have left.
+    connected.arrive_and_wait();
     if (rank == 0) {
       comms.step->all_reduce_sum(values);
-      return;  // simulates a bad record in its data
+      return;  // simulates an error because of a bad record
     }
     errors[1] = message_of<CommError>([&] { comms.step->barrier(); });
   });

@@ -42,7 +42,7 @@ std::map<std::string, Augmentation> each_alone(double part) {
           {"cut_out", {.flip = false, .cut_out = part}}};
 }
 
-/// A window of five pixels is larger than these images.
+/// The blur's window of five pixels is larger than these images.
 TEST(Augmenter, BlursSmallImages) {
   for (const ImageSize size :
        {ImageSize{1, 1}, ImageSize{2, 2}, ImageSize{2, 9}, ImageSize{9, 1}}) {
@@ -72,10 +72,10 @@ TEST(Augmenter, DoesOnlyConfiguredChanges) {
 
 TEST(Augmenter, DrawsDifferentStrengthsForImagesEpochsAndSeeds) {
   for (const auto& [name, how] : each_alone(1)) {
-    if (name == "grey") continue;  // has no strength
+    if (name == "grey") continue;  // this change has no strength that varies
     const std::set<Rgb> several{augmented(how, 1),    augmented(how, 2),        augmented(how, 3),
                                 augmented(how, 1, 1), augmented(how, 1, 0, 12), augmented(how, 4)};
-    // There are only two blurs, and few lower resolutions of such a small image.
+    // There are only two different blurs, and for such a small image only a few lower resolutions.
     const bool few = name == "blur" || name == "low_resolution";
     EXPECT_GE(several.size(), few ? 2u : 6u) << name;
   }
@@ -112,7 +112,7 @@ TEST(Augmenter, ChangesDoNotDependOnOtherChanges) {
   }
 }
 
-/// Positions in a huge data set have different random numbers.
+/// Two positions above a billion must not have the same random numbers.
 TEST(Augmenter, DistinguishesPositionsAboveABillion) {
   const Augmentation how{.flip = false, .colour = 1};
   const std::int64_t far = std::int64_t{1} << 40;
@@ -134,7 +134,8 @@ TEST(Augmenter, AcceptsTheSmallestImages) {
   }
 }
 
-/// Means over many images of a region's area, its width / height, and its relative place.
+/// The means over many images of a region's area, of its width / height, and of its relative
+/// position.
 struct RegionMeans {
   double area = 0, log_ratio = 0, top = 0, left = 0;
 
@@ -181,7 +182,8 @@ TEST(RandomResizedCrop, DrawsRegionsLikeTorchvision) {
     ours.add(region, kPhotograph);
     theirs.add(region_of_torchvision(random, kPhotograph), kPhotograph);
   }
-  // Five standard errors of a difference; a mean of uniform numbers has the largest.
+  // Five standard errors of a difference of two means. Of the measured numbers, uniform ones have
+  // the largest error.
   const double error = 5 * std::sqrt(2.0 / 12 / kDraws) * kDraws;
   EXPECT_NEAR(ours.area, theirs.area, error);
   EXPECT_NEAR(ours.log_ratio, theirs.log_ratio, error);
@@ -199,7 +201,8 @@ TEST(RandomResizedCrop, IsAFunctionOfSeedEpochAndPosition) {
   EXPECT_NE(augmenter.region(1, 8, kPhotograph), region);
 }
 
-/// No drawn region fits, so the centre is cut to the nearest allowed aspect ratio.
+/// In such an image no drawn region fits, so the result is the centre, cut to the nearest allowed
+/// aspect ratio.
 TEST(RandomResizedCrop, TakesTheCentreOfAVeryWideOrHighImage) {
   const RandomResizedCrop whole{.scale = {1, 1}};
   const Augmenter augmenter({.random_resized_crop = whole}, kSeed);

@@ -79,8 +79,8 @@ TEST(Filters, KeepAUniformImage) {
   EXPECT_EQ(rgb, before);
 }
 
-/// Colours as changed by DALI's color_twist: computed with NumPy in float64 from its published
-/// matrices (dali/operators/image/color/color_twist.h), the product inverse(Rgb2Yiq) * sat_mat *
+/// Colours that DALI's color_twist would give. They were computed with NumPy in float64 from the
+/// published matrices (dali/operators/image/color/color_twist.h): inverse(Rgb2Yiq) * sat_mat *
 /// hue_mat * Rgb2Yiq.
 struct Twisted {
   double hue, saturation;

@@ -21,7 +21,7 @@ std::vector<std::uint8_t> warped(ImageSize from, const Similarity& placed, Image
 TEST(Align, FindsTheSimilarityBetweenLandmarks) {
   const Similarity placed{.a = 0.6, .b = -0.2, .dx = 5, .dy = 40};
   const Landmarks to = template_landmarks(112);
-  // The inverse mapping.
+  // The mapping from output to input positions.
   const double square = placed.a * placed.a + placed.b * placed.b;
   Landmarks from;
   for (std::size_t i = 0; i < to.size(); ++i) {
@@ -35,7 +35,7 @@ TEST(Align, FindsTheSimilarityBetweenLandmarks) {
   EXPECT_NEAR(found.dy, placed.dy, 1e-9);
 }
 
-/// An image smaller than a pixel cannot be shrunk first.
+/// warp() cannot resize the image to its smaller size first, because that is less than a pixel.
 TEST(Align, AcceptsAnImageThatBecomesSmallerThanAPixel) {
   for (const double scale : {0.3, 1e-3, 1e-9}) {
     for (const ImageSize from :

@@ -179,7 +179,7 @@ std::vector<std::byte> jpeg_with_orientation(const std::vector<std::byte>& jpeg,
       appended({0xff, 0xe1, 0, static_cast<int>(tiff.size()) + 8, 'E', 'x', 'i', 'f', 0, 0}, tiff));
 }
 
-/// Inserts the chunk after the header or before the end. Both are allowed.
+/// Inserts the chunk after the header or before the end. A PNG may have it at either place.
 std::vector<std::byte> png_with_orientation(const std::vector<std::byte>& png, int orientation,
                                             bool big) {
   const std::vector<int> tiff = exif_of(orientation, big);
@@ -192,7 +192,8 @@ std::vector<std::byte> png_with_orientation(const std::vector<std::byte>& png, i
                        appended({0, 0, 0, static_cast<int>(tiff.size())}, chunk));
 }
 
-/// Also adds the header of the extended format. REQUIRES: `height` and `width` are below 256.
+/// Inserts the chunk, and the header of the extended format, which it needs. REQUIRES: `height` and
+/// `width` are below 256.
 std::vector<std::byte> webp_with_orientation(const std::vector<std::byte>& webp, int height,
                                              int width, int orientation, bool big) {
   const std::vector<int> tiff = exif_of(orientation, big);
@@ -221,7 +222,8 @@ TEST_F(Decode, RotatesAnImageByItsExifOrientation) {
   const auto jpeg = encode_jpeg(stored, height, width, 100);
   const auto png = encode_png(stored, height, width);
   const auto webp = encode_webp(stored, height, width);
-  // Stored block for each upright one, row by row: figure 5 in section 8 of the TIFF 6.0 standard.
+  // For each block of the upright image, row by row, the number of the stored block: figure 5 in
+  // section 8 of the TIFF 6.0 standard.
   const std::vector<std::vector<int>> upright{
       {0, 1, 2, 3, 4, 5}, {2, 1, 0, 5, 4, 3}, {5, 4, 3, 2, 1, 0}, {3, 4, 5, 0, 1, 2},
       {0, 3, 1, 4, 2, 5}, {3, 0, 4, 1, 5, 2}, {5, 2, 4, 1, 3, 0}, {2, 5, 1, 4, 0, 3}};
@@ -258,7 +260,8 @@ TEST_F(Decode, IgnoresAnInvalidOrientation) {
   for (const int orientation : {0, 9, 65535}) {
     EXPECT_EQ(decode(jpeg_with_orientation(jpeg, orientation, true), 20, 30), expected);
   }
-  // Truncated anywhere in the Exif segment, which a JPEG reader skips by its length.
+  // The file is truncated anywhere in the Exif segment. A JPEG reader skips this segment by its
+  // length.
   const auto whole = jpeg_with_orientation(jpeg, 6, true);
   for (std::size_t bytes = 0; bytes < 60; ++bytes) {
     const Orientation found = orientation_of(std::span(whole).first(bytes));
@@ -310,7 +313,8 @@ TEST_F(Decode, ResizesAnImageOfAnotherSize) {
   resize_rgb(drawn, {50, 70}, {20, 30}, expected);
   EXPECT_EQ(decode(encode_png(drawn, 50, 70), 20, 30), expected);
   EXPECT_EQ(decode(encode_webp(drawn, 50, 70), 20, 30), expected);
-  // The JPEG was decoded at 5/8 of its size, which is at least as large.
+  // The decoder has decoded the JPEG at 5/8 of its size, the smallest that is at least 30 x
+  // 40.
   std::vector<std::uint8_t> near(30 * 40 * 3);
   resize_rgb(drawn, {50, 70}, {30, 40}, near);
   EXPECT_LT(mean_difference(decode(encode_jpeg(drawn, 50, 70, 100), 30, 40), near), 4.0);
@@ -336,7 +340,7 @@ TEST_F(Decode, DecodesAWholeImageAtItsOwnSize) {
 
 TEST_F(Decode, RejectsHugeSizesBeforeAllocating) {
   auto png = encode_png(draw_waves(8, 9, 1), 8, 9);
-  png[16] = std::byte{0x00};  // IHDR's width: 0x00ffffff; its checksum is then wrong too
+  png[16] = std::byte{0x00};  // IHDR's width becomes 0x00ffffff; its checksum is then wrong too
   png[17] = png[18] = png[19] = std::byte{0xff};
   EXPECT_FALSE(message_of<DamagedImage>([&] { static_cast<void>(decoder_.size(png)); }).empty());
   auto jpeg = make_jpeg(20, 30, 1);
@@ -351,7 +355,7 @@ TEST_F(Decode, RejectsHugeSizesBeforeAllocating) {
   EXPECT_THAT(message_of<DamagedImage>([&] { static_cast<void>(decoder_.size(jpeg)); }),
               HasSubstr("61460 x 61470"));
   EXPECT_THAT(error(jpeg), HasSubstr("sides of 1 .. 16384"));
-  set_size(0x3f, 0x3f);  // each side is allowed, both are not
+  set_size(0x3f, 0x3f);  // each side is within its limit, but the number of pixels is not
   EXPECT_THAT(error(jpeg), HasSubstr("at most 50000000 pixels"));
 }
 
@@ -374,7 +378,7 @@ TEST_F(Decode, ReportsATruncatedImageAsDamaged) {
 }
 
 TEST_F(Decode, ReadsCmykJpegs) {
-  // Inverted, as stored by Adobe: cyan, magenta, yellow, black, where 255 is no ink.
+  // Adobe stores CMYK inverted: cyan, magenta, yellow, black, where 255 is no ink.
   const std::vector<std::array<std::uint8_t, 7>> colours{
       {200, 100, 50, 255, 200, 100, 50}, {200, 100, 50, 128, 100, 50, 25}, {255, 0, 0, 0, 0, 0, 0}};
   for (const auto& colour : colours) {
@@ -393,7 +397,7 @@ TEST_F(Decode, ReadsAJpegThatLacksOnlyItsEndMarker) {
   const auto without_end = std::span(jpeg).first(jpeg.size() - 2);
   EXPECT_EQ(decode(without_end, 20, 30), decode(jpeg, 20, 30));
   EXPECT_THAT(error(std::span(jpeg).first(jpeg.size() - 12)), HasSubstr("cannot be read"));
-  // A progressive one may lack whole scans too.
+  // A progressive JPEG may also lack whole scans.
   const auto progressive = encode_jpeg(drawn, 20, 30, 95, TJPF_RGB, TJFLAG_PROGRESSIVE);
   EXPECT_THAT(error(std::span(progressive).first(progressive.size() - 2)),
               HasSubstr("cannot be read"));

@@ -126,7 +126,7 @@ TEST_F(Embeddings, AreDamagedIfANumberIsNotFiniteOrAllAreZero) {
               HasSubstr("row 1: found only zeros"));
 }
 
-/// Reading labels on demand would need a second request per sample.
+/// Reading a label when it is needed would take a second request for each sample.
 TEST_F(Embeddings, KeepTheLabelsReadOnOpening) {
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
   const auto dataset = open();

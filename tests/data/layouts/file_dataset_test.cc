@@ -102,7 +102,7 @@ TEST_F(ImageFiles, StopAtACircularLink) {
   EXPECT_THAT(images_of(*dataset), ElementsAre("ada/1.jpg", "ada/z/2.jpg", "grace/3.jpg"));
 }
 
-/// All paths through these links would lead to 9! images.
+/// There are 9! different paths through these links.
 TEST_F(ImageFiles, VisitFoldersThatLinkToEachOtherOnce) {
   for (int i = 0; i < 9; ++i) {
     const std::string folder = "ada/" + std::to_string(i);
@@ -115,7 +115,7 @@ TEST_F(ImageFiles, VisitFoldersThatLinkToEachOtherOnce) {
   EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().images, 9);
 }
 
-/// A data set may be a selection of links into another one.
+/// A data set may consist of links to some folders of another data set.
 TEST_F(ImageFiles, FollowLinksToOtherFolders) {
   write("all/x/1.jpg", make_jpeg(16, 16, 1));
   std::filesystem::create_directories(folder_ / "some" / "b");
@@ -231,8 +231,8 @@ TEST_F(ImageFiles, ReadUtf16Lists) {
   }
 }
 
-/// Longer than the piece of 1 MiB that is converted at once, which ends inside a pair of
-/// surrogates.
+/// The list is longer than 1 MiB, the size of the pieces that are converted, and the first piece
+/// ends between the two halves of a surrogate pair.
 TEST_F(ImageFiles, ReadLongUtf16Lists) {
   const std::string name = "\U0001f600.jpg";
   write(name, make_jpeg(16, 16, 1));
@@ -249,7 +249,7 @@ TEST_F(ImageFiles, ReadLongUtf16Lists) {
   EXPECT_THAT(images_of(*open_dataset({.rec = folder_ / "a.lst"})), ElementsAre("\ufffd.jpg"));
 }
 
-/// A heading has no number. An image with an invalid label must not be taken for a heading.
+/// A first line without a number is a heading. But an image with an invalid label is not a heading.
 TEST_F(ImageFiles, RejectATsvWithAnInvalidLabelInTheFirstLine) {
   write("1.jpg", make_jpeg(16, 16, 1));
   for (const char* label : {"-1", "1.5", "nan", "1e40", "1099511627776"}) {
@@ -292,7 +292,8 @@ TEST_F(ImageFiles, RejectAFolderOneLevelTooHighAndNameTheRightOne) {
       AllOf(HasSubstr("contain only folders (train: 12, val: 1) and would count as 2 people"),
             HasSubstr("did you mean " + (folder_ / "faces/train").string() + "?")));
   EXPECT_EQ(open_dataset({.rec = folder_ / "faces/train"})->info().classes, 12);
-  write("faces/ada/1.jpg", make_jpeg(16, 16, 1));  // a person, so the other folders are people too
+  // This folder is a person, so the other folders are people too.
+  write("faces/ada/1.jpg", make_jpeg(16, 16, 1));
   EXPECT_EQ(open_dataset({.rec = folder_ / "faces"})->info().classes, 3);
 }
 
@@ -380,7 +381,8 @@ TEST_F(ImageFiles, RejectAnUnfinishedFolder) {
                       HasSubstr("run the same pfcctl data command again")));
     std::filesystem::remove(folder_ / part);
   }
-  write("train.rec.part", std::string());  // from a set that is about to replace this one
+  // Another data set that is still being written, and will replace this one.
+  write("train.rec.part", std::string());
   write("train.lst", "0\t0\tada/1.jpg\n");
   EXPECT_EQ(open_dataset({.rec = folder_.path()})->info().images, 1);
 }

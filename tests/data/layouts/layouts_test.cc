@@ -29,7 +29,8 @@ using testing::message_of;
 using testing::write_file;
 using LabelList = std::vector<std::int64_t>;
 
-/// Functions that write a data set, one per layout. Image i is jpeg_of(i). Return the path to open.
+/// Functions that write a data set, one for each layout. Image i is jpeg_of(i). They return the
+/// path to open.
 namespace layouts {
 
 std::vector<std::byte> jpeg_of(std::size_t image) {
@@ -50,7 +51,7 @@ fs::path record(const fs::path& folder, const LabelList& labels) {
   return folder / "train.rec";
 }
 
-/// Written from the last image on, but in the order of images in the index.
+/// Writes the records from the last image to the first, but the index in the order of the images.
 fs::path record_backwards(const fs::path& folder, const LabelList& labels) {
   RecordWriter writer(folder / "train.rec", folder / "train.idx");
   for (std::size_t i = labels.size(); i-- > 0;) {
@@ -79,7 +80,7 @@ fs::path people(const fs::path& folder, const LabelList& labels) {
   return folder;
 }
 
-/// Writes images, and a file of lines with their numbers and labels.
+/// Writes the images, and a text file with a line for each image, made from its number and label.
 template <class Line>
 fs::path list(const fs::path& file, const LabelList& labels, const Line& line) {
   std::string lines;
@@ -299,7 +300,8 @@ TEST_P(AnyLayout, ChecksTheNumbersOfTheJob) {
   EXPECT_EQ(open({.num_classes = 9})->info().classes, 9);
   EXPECT_EQ(open({.num_image = 6})->info().images, 6);
   const std::string wrong = message_of<InputError>([&] {
-    open({.num_classes = 2})->read(5, buffer_);  // some layouts learn labels when they read
+    // With some layouts, labels are known only when they are read.
+    open({.num_classes = 2})->read(5, buffer_);
   });
   EXPECT_THAT(wrong, HasSubstr("found label 2, "));
 }
@@ -309,7 +311,7 @@ TEST_P(AnyLayout, TakesTheSizeOfImagesFromTheJob) {
 }
 
 TEST_P(AnyLayout, UsesTheNamesBesideTheData) {
-  if (GetParam().is_folder()) return;  // names of the folders
+  if (GetParam().is_folder()) return;  // here the names are those of the folders
   write_file(folder_ / "identities.txt", "Ada\nGrace\nMary\n");
   EXPECT_EQ(open()->identity(1), "Grace");
   write_file(folder_ / "identities.txt", "Ada\n");
@@ -317,7 +319,7 @@ TEST_P(AnyLayout, UsesTheNamesBesideTheData) {
 }
 
 TEST_P(AnyLayout, WarnsOfLabelsThatDoNotFit) {
-  if (GetParam().is_folder()) return;  // its labels are numbers of folders
+  if (GetParam().is_folder()) return;  // here labels are the numbers of the folders
   labels_ = {1, 1, 2, 8};
   EXPECT_THAT(open()->info().warnings,
               ::testing::AllOf(Contains(HasSubstr("the smallest label is 1, but labels begin at "

@@ -41,7 +41,8 @@ std::string text_of_bytes(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Puts entries, or removes those with an empty value, `at_once` per transaction.
+/// Writes the entries, `at_once` of them per transaction. An entry with an empty value is removed
+/// from the database.
 void write_lmdb(const fs::path& folder, const std::vector<std::pair<std::string, std::string>>& all,
                 std::size_t at_once = 1000, const char* database = nullptr, unsigned flags = 0) {
   fs::create_directories(folder);
@@ -105,7 +106,7 @@ class Lmdb : public testing::DataFolder {
     for (; number >= 0x80; number >>= 7) made += static_cast<char>(number | 0x80);
     return made + static_cast<char>(number);
   }
-  /// Caffe's Datum, with fields that are not used here.
+  /// Returns Caffe's Datum, with some fields that pfc does not read.
   static std::string datum(const std::string& image, std::uint64_t label) {
     return "\x08\x03" + std::string("\x22") + varint(image.size()) + image + "\x28" +
            varint(label) + "\x35" + std::string("\0\0\x80?", 4) + "\x38\x01";
@@ -124,7 +125,7 @@ TEST_F(Lmdb, ReadsWhatLiblmdbWrites) {
     return made;
   };
   for (int i = 0; i < 8000; ++i) {
-    if (i % 5 == 4) {  // removed again, so that pages are freed and reused
+    if (i % 5 == 4) {  // some entries are removed again, so that pages are freed and reused
       const std::string key = expected.begin()->first;
       puts.emplace_back(key, "");
       expected.erase(key);
@@ -261,7 +262,8 @@ TEST_F(Lmdb, NamesDamagedValues) {
   EXPECT_THROW(image_of(*dataset, 2), DamagedImage);
 }
 
-/// Opening does not read the pages of values, of which there are as many as images.
+/// When the data set is opened, the pages of values are not read, because there are as many as
+/// images.
 TEST_F(Lmdb, NamesDamagedPagesOfAValueWhenItIsRead) {
   write_lmdb(set_, {{"0", pickle(jpeg(1), 3)}, {"1", pickle(std::string(9000, 'x'), 1)}});
   const fs::path file = set_ / "data.mdb";
@@ -280,7 +282,7 @@ TEST_F(Lmdb, NamesDamagedPagesOfAValueWhenItIsRead) {
               HasSubstr(std::to_string(page) + ": expected the data of a value of "));
 }
 
-/// With overlapping nodes, one page could contain gigabytes of keys.
+/// If nodes could overlap, one page could hold gigabytes of keys.
 TEST_F(Lmdb, RejectsOverlappingNodes) {
   constexpr std::size_t kPage = LmdbPages::kPage, kLeaf = 2 * kPage;
   const std::string data(40, 'x');
@@ -298,7 +300,8 @@ TEST_F(Lmdb, RejectsOverlappingNodes) {
 }
 
 TEST_F(Lmdb, RejectsADifferentNumberOfEntriesThanStated) {
-  constexpr std::size_t kPage = 4096, kEntries = 120;  // offset in both meta pages
+  // Offset of the number of entries in both meta pages.
+  constexpr std::size_t kPage = 4096, kEntries = 120;
   write_lmdb(set_, {{"0", pickle(jpeg(1), 3)}, {"1", pickle(jpeg(2), 1)}});
   auto bytes = read_file(set_ / "data.mdb");
   for (const int said : {3, 1}) {
@@ -323,7 +326,7 @@ TEST_F(Lmdb, SkipsSortedDuplicates) {
   EXPECT_EQ(LmdbReader(RegularFile(set_ / "data.mdb")).entries(), 3u);
 }
 
-/// This process's memory is a regular file whose first page cannot be read.
+/// The file with this process's memory is a regular file whose first page cannot be read.
 TEST_F(Lmdb, ReportsWhyAFileCannotBeRead) {
   EXPECT_EQ(message_of<InputError>([&] { LmdbReader(RegularFile("/proc/self/mem")); }),
             "/proc/self/mem: offset 0: cannot read: Input/output error");
@@ -340,7 +343,7 @@ TEST_F(Lmdb, SurvivesAnyTruncation) {
   }
 }
 
-/// Any number in the file may be wrong.
+/// Every number in the file may be wrong.
 TEST_F(Lmdb, SurvivesChangedBytes) {
   std::vector<std::pair<std::string, std::string>> puts;
   for (int i = 0; i < 500; ++i) {
@@ -353,7 +356,7 @@ TEST_F(Lmdb, SurvivesChangedBytes) {
   for (int round = 0; round < 2000; ++round) {
     auto changed = whole;
     for (int k = 0; k < 3; ++k) {
-      // Changes only the first bytes of a page, where its header is.
+      // Changes only the first bytes of a page, because its header is there.
       const std::size_t page = random() % (whole.size() / 4096);
       changed[page * 4096 + random() % 200] = static_cast<std::byte>(random());
     }

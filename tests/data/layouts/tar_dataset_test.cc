@@ -288,7 +288,8 @@ TEST_F(Shards, ReportTheirCompression) {
   EXPECT_THAT(refusal("BZh91AY&SY"), HasSubstr("with bzip2: decompress it first"));
 }
 
-/// Returns a member of an archive. `size` replaces the bytes of the header's field of the size.
+/// Returns a member of an archive. If `size` is not empty, it replaces the content of the header's
+/// size field.
 std::string member(char type, const std::string& content, const std::string& size = "") {
   std::string header(512, '\0');
   header[0] = 'm';
@@ -339,7 +340,7 @@ TEST_F(Shards, RandomDamageOnlyThrows) {
     for (int round = 0; round < 300; ++round) {
       std::string bytes = whole;
       for (unsigned k = 0; k <= random() % 3; ++k) {
-        // In the headers, whose checksums are then usually wrong, and anywhere.
+        // Changes a byte of a header, whose checksum is then usually wrong, or any byte.
         bytes[random() % 2 == 0 ? random() % bytes.size() : random() % 3 * 512 + random() % 512] =
             static_cast<char>(random());
       }

@@ -12,7 +12,7 @@
 namespace pfc {
 namespace {
 
-/// Classes 0, 2 and 5 with 1, 3 and 40 images.
+/// Classes 0, 2 and 5 have 1, 3 and 40 images.
 std::vector<std::int64_t> uneven_labels() {
   std::vector<std::int64_t> labels(44, 5);
   labels[7] = 0;
@@ -48,9 +48,9 @@ TEST(BalancedOrder, ShowsTheImagesOfAClassEquallyOften) {
     if (image == 7) {
       EXPECT_EQ(times, 125);
     } else if (small) {
-      EXPECT_TRUE(times == 41 || times == 42) << image;  // 125 / 3
+      EXPECT_TRUE(times == 41 || times == 42) << image;  // 125 rounds / 3 images
     } else {
-      EXPECT_TRUE(times == 3 || times == 4) << image;  // 125 / 40
+      EXPECT_TRUE(times == 3 || times == 4) << image;  // 125 rounds / 40 images
     }
   }
   EXPECT_EQ(seen.size(), 44u);

@@ -6,8 +6,8 @@
 
 namespace pfc::testing {
 
-/// Returns how many standard deviations Pearson's chi-squared statistic of `counts`, all expected
-/// to be equal, is above its mean.
+/// Returns how far Pearson's chi-squared statistic of `counts` is above its mean, in standard
+/// deviations. All counts have the same expected value.
 inline double chi_squared_deviations(const std::vector<double>& counts) {
   const double total = std::accumulate(counts.begin(), counts.end(), 0.0);
   const double expected = total / static_cast<double>(counts.size());

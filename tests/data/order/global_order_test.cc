@@ -72,7 +72,7 @@ TEST(GlobalOrder, ReachesEveryPermutationOfFewImagesEquallyOften) {
   std::vector<double> counts(24);
   const GlobalOrder order(4, 13, true);
   for (std::int64_t epoch = 0; epoch < 12'000; ++epoch) {
-    // The number of a permutation in the factorial number system.
+    // The number of this permutation, in the factorial number system.
     std::size_t number = 0;
     for (std::int64_t i = 0; i < 4; ++i) {
       std::size_t smaller = 0;
@@ -85,7 +85,8 @@ TEST(GlobalOrder, ReachesEveryPermutationOfFewImagesEquallyOften) {
 }
 
 TEST(GlobalOrder, NeighboursAreUncorrelated) {
-  // The correlation of image and position, and of adjacent images, is of order 1/sqrt(n).
+  // The correlation of image and position, and that of adjacent images, should be of order 1 /
+  // sqrt(n).
   constexpr std::int64_t kImages = 20'000;
   const std::vector<std::int64_t> order = whole_order(kImages, 17, 1);
   const double mean = (kImages - 1) / 2.0;

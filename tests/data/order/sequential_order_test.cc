@@ -171,8 +171,8 @@ TEST(SequentialOrder, SkipsDifferentImagesInEachEpoch) {
 }
 
 TEST(SequentialOrder, MixesTheImagesOfAWindow) {
-  // A single file with 4 windows of 100 batches of 50. The distance between an image of a lane and
-  // the next one, and its place in the window, are independent of time.
+  // A single file with 4 windows of 100 batches of 50 images. The row in which an image is used
+  // must not depend on the image's place in its lane.
   const Case c{{20'000}, 50, 5'000};
   const SequentialOrder order = order_of(c);
   std::vector<double> counts(10 * 10);
@@ -184,7 +184,8 @@ TEST(SequentialOrder, MixesTheImagesOfAWindow) {
       }
       Images sorted = of_lane;
       std::ranges::sort(sorted);
-      if (sorted.back() - sorted.front() != 99) continue;  // across the end of the file
+      // Leaves out windows that cross the end of the file.
+      if (sorted.back() - sorted.front() != 99) continue;
       for (std::int64_t row = 0; row < 100; ++row) {
         const auto place = of_lane[static_cast<std::size_t>(row)] - sorted.front();
         ++counts[static_cast<std::size_t>(row / 10 * 10 + place / 10)];

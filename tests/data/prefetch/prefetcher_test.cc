@@ -32,7 +32,8 @@ using testing::FakeDataset;
 using ::testing::HasSubstr;
 using testing::message_of;
 
-/// Every read waits until `expected` threads are reading, or a minute has passed.
+/// A data set in which every read waits until `expected` threads are reading, or a minute has
+/// passed.
 class MeetingDataset : public FakeDataset {
  public:
   MeetingDataset(std::int64_t images, int expected) : FakeDataset(images), expected_(expected) {}
@@ -47,7 +48,7 @@ class MeetingDataset : public FakeDataset {
     }
     return FakeDataset::parse(image, stored);
   }
-  /// Returns the maximum number of concurrently reading threads.
+  /// Returns the largest number of threads that were reading at the same time.
   [[nodiscard]] int most() const {
     const std::lock_guard lock(mutex_);
     return most_;
@@ -358,7 +359,8 @@ TEST_F(DamagedImages, AreReplacedByTheNextUndamagedImage) {
 
 TEST_F(DamagedImages, EndTheJobWhenThereAreTooMany) {
   for (std::int64_t p = 0; p < 5; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
-  const PrefetcherOptions options{.batch_size = 10, .seed = 4, .max_damaged = 0.002};  // 4 of 2000
+  // Allows 4 of 2000 images to be damaged.
+  const PrefetcherOptions options{.batch_size = 10, .seed = 4, .max_damaged = 0.002};
   Prefetcher prefetcher(dataset_, options);
   for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher.next(), nullptr);
   const std::string message = message_of<InputError>([&] { prefetcher.next(); });
@@ -370,14 +372,16 @@ TEST_F(DamagedImages, EndTheJobWhenThereAreTooMany) {
 
 TEST_F(DamagedImages, EndTheJobAboveALimitThatIsNotAWholeNumber) {
   for (std::int64_t p = 0; p < 5; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
-  Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0.00225});  // 4.5
+  // Allows 4.5 of 2000 images to be damaged.
+  Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0.00225});
   for (int i = 0; i < 50; ++i) EXPECT_NE(prefetcher.next(), nullptr);
   EXPECT_THROW(prefetcher.next(), InputError);
 }
 
 TEST_F(DamagedImages, MayBeThreeInASmallSetUnlessNoneIsAllowed) {
   for (std::int64_t p = 0; p < 3; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
-  Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4});  // default: 0.1 %, 2 of 2000
+  // The default allows 0.1 % of the images to be damaged: 2 of 2000.
+  Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4});
   for (int i = 0; i < 60; ++i) EXPECT_NE(prefetcher.next(), nullptr);
   Prefetcher strict(dataset_, {.batch_size = 10, .seed = 4, .max_damaged = 0});
   for (int i = 0; i < 50; ++i) EXPECT_NE(strict.next(), nullptr);
@@ -401,7 +405,8 @@ TEST_F(DamagedImages, EndTheJobImmediatelyIfAllAreDamaged) {
 TEST(Prefetcher, ContinuesAtAnyPositionWithAnotherNumberOfWorkers) {
   const FakeDataset dataset(50);
   const GlobalOrder order(50, 7, true);
-  // From image 13 of epoch 2 on, with 2 workers x 8: 13 .. 44, then epoch 3.
+  // The loader starts at image 13 of epoch 2, with 2 workers x 8 images: it reads 13 .. 44, then
+  // epoch 3.
   Prefetcher prefetcher(dataset, {.batch_size = 8,
                                   .rank = 1,
                                   .world_size = 2,
@@ -445,7 +450,7 @@ TEST(PrefetcherOnDisk, StopsReadingWhenItsReadAheadIsStopped) {
   EXPECT_THAT(filler.fill(2, batch), ::testing::IsEmpty());
 }
 
-/// With less memory, many threads would share it, and none would have a whole batch in it.
+/// With less memory, many threads would share it, so that none would have a whole batch in memory.
 TEST(ReadAheadBytes, AreEnoughForABatchOfEachThread) {
   const StoredImages stored{.images = 1'000'000, .mean_bytes = 20'000};
   for (const int threads : {1, 8, 64}) {

@@ -21,7 +21,7 @@ class AsyncReaderOf : public ::testing::TestWithParam<ReadMethod> {
   }
   std::unique_ptr<AsyncReader> reader(int depth) {
     auto made = make_async_reader(depth, GetParam());
-    // Containers often forbid the ring; test the other method instead.
+    // Containers often forbid io_uring. The test then uses the other method.
     if (made == nullptr) std::printf("the kernel refuses io_uring: threads instead\n");
     return made != nullptr ? std::move(made) : make_async_reader(depth, ReadMethod::kThreads);
   }

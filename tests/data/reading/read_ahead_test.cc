@@ -27,7 +27,7 @@ ReadUnit ten_each(std::int64_t batch) {
           .images = {{10 * unit, 10 * unit + 4}, {10 * unit + 4, 10 * unit + 10}}};
 }
 
-/// The kernel fails on every read.
+/// A reader for which the kernel fails on every read.
 class FailingReader final : public AsyncReader {
  public:
   [[nodiscard]] int depth() const override { return 1; }
@@ -41,7 +41,8 @@ class FailingReader final : public AsyncReader {
   int under_way_ = 0;
 };
 
-/// A slow disk: one read at a time, which finishes when `may_end` says so.
+/// A reader like a slow disk: it performs one read at a time, which finishes when `may_end` allows
+/// it.
 class SlowReader final : public AsyncReader {
  public:
   SlowReader(std::promise<void>& started, std::shared_future<void> may_end, int& reads)
@@ -118,7 +119,7 @@ TEST_F(ReadAheadOf, LimitsTheUnitsInMemory) {
   {
     ReadAhead reads(*dataset_, ten_each, options());
     reads.take(0);
-    reads.take(2);  // both units are complete, and neither was released
+    reads.take(2);  // at this point both units are complete, and neither was released
     EXPECT_EQ(log_.bytes(), bytes_of(0, 20));
     reads.give_back(0);
     EXPECT_EQ(log_.bytes(), bytes_of(0, 20)) << "batch 1 needs the first unit too";

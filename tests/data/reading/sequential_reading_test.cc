@@ -38,7 +38,7 @@ struct SequentialBatches {
   friend bool operator==(const SequentialBatches&, const SequentialBatches&) = default;
 };
 
-/// 240 images of 16 x 16, each of its own class, in windows of about 48.
+/// 240 images of 16 x 16 pixels, each of another class, in windows of about 48 images.
 class SequentialReading : public ::testing::Test {
  protected:
   static constexpr std::int64_t kImages = 240;
@@ -233,7 +233,7 @@ TEST_F(SequentialReading, RejectsDataThatAreNotInFileOrder) {
               StartsWith("read: \"sequential\" needs RecordIO whose .idx is in the order"));
 }
 
-/// An index that names every tenth image, as for a cleaned data set.
+/// A .rec with an index that names only every tenth image, as in a cleaned data set.
 class IndexOfAPart : public ::testing::Test {
  protected:
   IndexOfAPart() {
@@ -243,7 +243,8 @@ class IndexOfAPart : public ::testing::Test {
     whole_ = read_record_index(folder_.path() / "train.idx", reader);
     name([](std::int64_t image) { return image % 10 == 0; });
   }
-  /// Image i has the key i + 1. Without record 0 each line is an image.
+  /// Writes an index with the images that are wanted. Image i has the key i + 1. There is no record
+  /// 0, so each line is an image.
   void name(const std::function<bool(std::int64_t image)>& wanted) const {
     std::ofstream idx(folder_.path() / "train.idx");
     for (std::size_t key = 1; key <= 300; ++key) {
@@ -284,7 +285,8 @@ TEST_F(IndexOfAPart, CannotBeReadSequentiallyIfMostRecordsAreMissing) {
 TEST_F(IndexOfAPart, CanBeReadSequentiallyIfFewRecordsAreMissing) {
   name([](std::int64_t image) { return image % 20 != 7; });
   EXPECT_NO_THROW(check_sequential(*open()));
-  name([](std::int64_t image) { return image > 100 && image < 200; });  // between named ones
+  // No record is missing between the first and the last of these images.
+  name([](std::int64_t image) { return image > 100 && image < 200; });
   EXPECT_NO_THROW(check_sequential(*open()));
 }
 

@@ -28,7 +28,7 @@ class Coverage : public ::testing::Test {
     reader_.emplace(folder_ / "train.rec");
     all_ = reader_->scan();
   }
-  /// Returns the coverage of an index with these records of the file.
+  /// Returns the coverage of an index that has these records of the file.
   IndexCoverage of(const std::vector<std::size_t>& records) {
     std::vector<std::uint64_t> offsets;
     for (const std::size_t i : records) offsets.push_back(all_.at(i));

@@ -26,7 +26,7 @@ using testing::message_of;
 
 class SeveralRecs : public ::testing::Test {
  protected:
-  /// Keys start at 0; image i of all has the waves of seed i.
+  /// Keys start at 0. Image number i, counted over all files, has the waves of seed i.
   void write(const std::string& name, const std::vector<std::int64_t>& labels,
              bool record_zero = false) {
     const fs::path rec = folder_ / name;

@@ -27,7 +27,7 @@ using testing::write_file;
 
 using Bytes = std::vector<std::byte>;
 
-/// Random bytes in which about every fourth word is the magic.
+/// Returns random bytes in which about every fourth word is the magic number.
 Bytes payload_with_magic(std::size_t size, std::mt19937& random) {
   Bytes payload(size);
   for (std::byte& b : payload) b = static_cast<std::byte>(random());
@@ -145,7 +145,8 @@ TEST_F(RecordFile, ReportsPartsOutOfOrder) {
   write({payload, Bytes(4)});
   const std::uint64_t second_part = 12;
   EXPECT_THAT(read_error(second_part), HasSubstr("cflag 3, expected 0 or 1"));
-  damage([](Bytes& b) { b[19] = std::byte{0}; });  // the last part now claims to be a whole record
+  // The record's last part now looks like a whole record.
+  damage([](Bytes& b) { b[19] = std::byte{0}; });
   EXPECT_THAT(read_error(0), HasSubstr("cflag 0, expected 2 or 3"));
 }
 

@@ -34,7 +34,7 @@ struct LargeSet {
 
 TEST(RecordLayout, CountsMoreImagesThanRecordZerosFloatsRepresent) {
   constexpr std::int64_t kTwoTo24 = 1 << 24;
-  // images + 1 is odd and above 2^24: float32 rounds it to a multiple of 4, up or down.
+  // images + 1 is odd and above 2^24, so float32 rounds it to a multiple of 4, up or down.
   for (const std::int64_t images : {kTwoTo24 + 2, kTwoTo24 + 4}) {
     LargeSet set(images, 7);
     const RecordReader reader(set.folder / "train.rec");
@@ -46,7 +46,8 @@ TEST(RecordLayout, CountsMoreImagesThanRecordZerosFloatsRepresent) {
 }
 
 TEST(RecordLayout, CountsTheIdentitiesIfTheKeysEndJustBeyondThePrecisionOfFloats) {
-  // The end, 2^24 + 1, is rounded to 2^24, which looks like an exact number.
+  // The end of the images is 2^24 + 1. As float32 it is rounded to 2^24, which looks like an exact
+  // number.
   LargeSet set((1 << 24) - 7, 7);
   const RecordReader reader(set.folder / "train.rec");
   ASSERT_EQ(static_cast<std::int64_t>(static_cast<float>((1 << 24) + 1)), 1 << 24);
@@ -56,8 +57,8 @@ TEST(RecordLayout, CountsTheIdentitiesIfTheKeysEndJustBeyondThePrecisionOfFloats
 }
 
 TEST(RecordLayout, CountsTheIdentitiesIfTheirRangesAreRoundedToo) {
-  // Both counts in record 0 are multiples of 4 there, like those in identity records, which are
-  // not used.
+  // Both counts in record 0 are rounded to multiples of 4 in this range. So are the counts in
+  // identity records, which are not used.
   constexpr std::int64_t kImages = (1 << 25) + 5;
   LargeSet set(kImages, 5);
   const RecordReader reader(set.folder / "train.rec");

@@ -47,7 +47,8 @@ class LargeTensors : public ::testing::Test {
 };
 
 TEST_F(LargeTensors, AreAddedIncludingTheirLastElement) {
-  constexpr std::int64_t kElements = (std::int64_t{1} << 32) + 13;  // the last 5 do not fill a pack
+  // The last 5 elements do not fill a pack.
+  constexpr std::int64_t kElements = (std::int64_t{1} << 32) + 13;
   SparseTensor a({kElements}), b({kElements});
   const SparseTensor y({kElements});
   for (std::int64_t i = kElements - 20; i < kElements; ++i) {
@@ -62,8 +63,8 @@ TEST_F(LargeTensors, AreAddedIncludingTheirLastElement) {
   EXPECT_EQ(y.get(3), 0.f);
 }
 
-// A tensor [rows, 8] with values only in its last rows, beyond 2^32 elements. Blocks that are not
-// run leave zeros in scratch, as they would write for their rows of zeros.
+// A tensor [rows, 8] whose only values are in its last rows, beyond 2^32 elements. Blocks that are
+// not run leave zeros in scratch; blocks that run on rows of zeros would write the same.
 class LargeBatchNorm : public LargeTensors {
  protected:
   static constexpr int kMultiprocessors = 4096;
@@ -144,7 +145,7 @@ TEST_F(LargeBatchNorm, SumsAndWritesItsLastRows) {
     float sum = 0, squares = 0;
     for (std::int64_t i = kElements - kLast * kChannels + c; i < kElements; i += kChannels) {
       EXPECT_NEAR(y.get(i), 2.f * x_.get(i), 1e-2f);
-      EXPECT_NEAR(dx.get(i), 2.f * x_.get(i), 1e-2f);  // the means over 2^29 rows are negligible
+      EXPECT_NEAR(dx.get(i), 2.f * x_.get(i), 1e-2f);  // the means over 2^29 rows can be neglected
       sum += x_.get(i);
       squares += x_.get(i) * x_.get(i);
     }

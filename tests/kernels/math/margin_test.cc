@@ -19,7 +19,8 @@ constexpr double kPi = 3.14159265358979323846;
 constexpr auto kExact = MarginGradient::kExact;
 constexpr auto kStraightThrough = MarginGradient::kStraightThrough;
 
-// For most of these m1 theta + m2 is above pi at some theta; for one it is below 0 at some theta.
+// With most of these margins, m1 theta + m2 is above pi at some theta; with one of them, it is
+// below 0 at some theta.
 const std::vector<Margin> kMargins = {{1, 0.5, 0},  {1, 0, 0.35},    {1, 0.3, 0.2}, {1.35, 0, 0},
                                       {2, 0, 0},    {2, 0.1, 0.1},   {4, 0, 0},     {3.7, 0.6, 0.2},
                                       {1, -0.4, 0}, {0.9, 0.4, 0.15}};
@@ -57,7 +58,8 @@ TEST(Margin, ExactTargetBeyondPiEqualsThatOfSphereFace) {
     const double psi = (k % 2 == 0 ? 1 : -1) * std::cos(4 * theta) - 2 * k;
     EXPECT_NEAR(margin_target(four, kExact, angle_of(theta)), psi, 1e-14) << k;
   }
-  // A double angle of 90 degrees is pi: the cosine's minimum, where the continuation starts.
+  // With m1 = 2, an angle of 90 degrees becomes pi. There the cosine has its minimum, and its
+  // continuation starts.
   const Margin two{2, 0, 0};
   EXPECT_NEAR(margin_target(two, kExact, angle_of(kPi / 2)), -1, 1e-14);
   EXPECT_NEAR(margin_target(two, kExact, angle_of(kPi * 3 / 4)), -2, 1e-14);
@@ -120,7 +122,8 @@ TEST(Margin, ExactGradientIsBoundedAtEveryAngle) {
   }
 }
 
-/// Compares the slopes of a form with difference quotients, at angles away from its kinks.
+/// Compares the derivatives of a target form with difference quotients, at angles away from its
+/// kinks.
 void expect_derivatives(const Margin& m, TargetForm form, std::initializer_list<double> thetas) {
   for (const double theta : thetas) {
     SCOPED_TRACE(theta);
@@ -133,14 +136,14 @@ void expect_derivatives(const Margin& m, TargetForm form, std::initializer_list<
                 (target(theta + kH, m.m2) - target(theta - kH, m.m2)) / run, 1e-4);
     const SampleMargin sample{.margin = m, .m2_slope = 0.5, .regulariser = 7};
     const double of_m2 = (target(theta, m.m2 + kH) - target(theta, m.m2 - kH)) / (2 * kH);
-    if (form != TargetForm::kMagFace) continue;  // only its m2 depends on the length
+    if (form != TargetForm::kMagFace) continue;  // only MagFace's m2 depends on the length
     EXPECT_NEAR(length_gradient(sample, form, angle_of(theta), 3, 2), 3 * of_m2 * 0.5 + 14, 1e-6);
   }
 }
 
 TEST(TargetForm, AdaFaceLimitsCosineAndAngle) {
   constexpr auto kForm = TargetForm::kAdaFace;
-  const Margin away{1, -0.4, 0.8};  // of a long embedding
+  const Margin away{1, -0.4, 0.8};  // the margin of a long embedding
   EXPECT_NEAR(margin_target(away, kExact, angle_of(1), kForm), std::cos(0.6) - 0.8, 1e-14);
   EXPECT_NEAR(margin_target(away, kExact, angle_of(0.3), kForm), std::cos(1e-3) - 0.8, 1e-14);
   EXPECT_EQ(margin_slope(away, kExact, angle_of(0.3), kForm), 0);
@@ -254,8 +257,8 @@ TEST_F(SplitSoftmax, IsPreciseIfTheTargetHasAlmostAllProbability) {
   EXPECT_NEAR(got.others / (3 * std::exp(-60.0)), 1, 1e-12);
 }
 
-// Targets on two workers, with label smoothing: -d loss / d logit is the wanted minus the computed
-// probability, and the loss is the cross entropy of the two.
+// The targets are on two workers, and labels are smoothed. -d loss / d logit is the wanted
+// probability minus the computed one, and the loss is the cross entropy of the two.
 TEST_F(SplitSoftmax, SharesTheWantedProbabilityAmongSeveralTargets) {
   const std::vector<double> targets{5, -2, 3};
   const double others = std::log(4.0), smoothing = 0.1, classes = 3 + 4;

@@ -20,9 +20,10 @@ struct Layer {
   bool cosines = true;
   std::int64_t classes = 0, dimension = 0, sub_centres = 1;
   std::vector<float> weights, biases;  // [C, sub_centres, D], [C]
-  std::vector<float> embeddings;       // [N, D + 1]: the last number does not belong to it
-  std::vector<std::int64_t> labels;    // [N]
-  std::vector<std::int64_t> others;    // [N, others of each], or empty
+  // [N, D + 1]: the last number of a row is not part of the embedding.
+  std::vector<float> embeddings;
+  std::vector<std::int64_t> labels;  // [N]
+  std::vector<std::int64_t> others;  // [N, others of each], or empty
 
   [[nodiscard]] double score(std::size_t sample, std::size_t c) const {
     const auto k = static_cast<std::size_t>(sub_centres);
@@ -68,7 +69,7 @@ Layer random_layer(bool cosines, std::int64_t classes, std::int64_t dimension, s
   fill(layer.biases, classes);
   fill(layer.embeddings, samples * (dimension + 1));
   for (std::int64_t i = 0; i < samples; ++i) layer.labels.push_back(label(random));
-  // Rows of other lengths have other cosines than products.
+  // Rows of different lengths, so that cosines differ from products.
   for (std::size_t i = 0; i < layer.weights.size(); ++i) {
     layer.weights[i] *= 1.f + static_cast<float>(i / static_cast<std::size_t>(dimension) % 5);
   }
@@ -119,7 +120,7 @@ TEST(ClassRanks, TakeTheHighestCosineOfAClass) {
   EXPECT_EQ(ranks_on(2, layer), layer.expected_ranks());
 }
 
-/// A network that maps all images to one point is not right.
+/// If a network maps all images to one point, its results must not count as right.
 TEST(ClassRanks, CountEqualScoresAgainstTheLabel) {
   Layer layer{.classes = 4, .dimension = 2};
   layer.weights = {1, 0, 0, 1, 1, 0, 2, 0};  // equal cosines: 0, 2 and 3
@@ -153,7 +154,7 @@ TEST(ClassRanks, UseTheStatedMemory) {
   const std::size_t before = testing::bytes_of_new();
   ranks_on(1, layer, 1);
   const auto taken = static_cast<double>(testing::bytes_of_new() - before);
-  // The rest is for ClassLayer::read().
+  // The rest of the limit is for ClassLayer::read().
   const double reading = 1024.0 * 3001 * 10;
   EXPECT_NEAR(static_cast<double>(class_ranks_bytes(50, 3000, 1)) - reading, taken, 0.02 * taken);
 }

@@ -33,7 +33,7 @@ constexpr std::int64_t kDimension = 4;
 constexpr EmbedOptions kOptions{
     .batch = 3, .height = kSide, .width = kSide, .embedding_size = kDimension};
 
-/// Means of the left, upper, red and all pixels: changes when the image is mirrored.
+/// Means of the left, the upper, the red and all pixels. They change when the image is mirrored.
 std::array<float, kDimension> embed_one(std::span<const std::uint8_t> rgb) {
   std::array<float, kDimension> out{};
   for (std::size_t i = 0; i < rgb.size(); ++i) {
@@ -197,7 +197,7 @@ TEST_F(Evaluation, NeedsPairsOfBothKinds) {
   }
 }
 
-/// 22 images of 6 classes, of which the last has one image.
+/// 22 images of 6 classes. The last class has one image.
 class Retrieval : public Evaluation {
  protected:
   Retrieval() {
@@ -228,7 +228,8 @@ TEST_F(Retrieval, IsTheSameOnAnyNumberOfWorkers) {
   EXPECT_LT(one.recalls[0], one.recalls[1]);
   EXPECT_EQ(one.recalls[2], 1);
   EXPECT_EQ(one.precisions[0], one.recalls[0]);
-  // A query has 3 or 4 mates, all of them among the 21 others: classes of 5, 4, 4, 4 and 4 images.
+  // A query has 3 or 4 mates, and all of them are among the 21 other images: the classes have 5, 4,
+  // 4, 4 and 4 images.
   EXPECT_DOUBLE_EQ(one.precisions[2], (5 * 4 + 4 * 4 * 3) / 21. / 100);
   for (const int world_size : {2, 3, 30}) {
     EXPECT_EQ(figures(evaluate_on(world_size, sets_.retrieval[0])), figures(one));
@@ -249,7 +250,7 @@ class Classification : public ::testing::Test {
  protected:
   static constexpr int kImagesOfClass = 8;
 
-  /// Writes a folder with the folders `classes`, of `images` photographs each.
+  /// Writes a folder that has a folder with `images` photographs for each of `classes`.
   static void write(const std::filesystem::path& folder, const std::vector<std::string>& classes,
                     int images) {
     for (std::size_t c = 0; c < classes.size(); ++c) {
@@ -336,7 +337,7 @@ TEST_F(Classification, RefusesAResizeBelowTheNetworksImages) {
               HasSubstr("val_resize: found 7, expected 0 or at least the side of the network's"));
 }
 
-/// The score of class c is number c of the embedding, which is that of the central pixels.
+/// An image is embedded from its central pixels. The score of class c is number c of the embedding.
 TEST_F(Classification, ComparesTheCentresOfImagesWithTheClassesOfAllWorkers) {
   write(folder_ / "all", {"a", "b", "c", "d"}, kImagesOfClass);
   const ClassificationSet set = open("all", kSide);
@@ -412,7 +413,7 @@ constexpr EmbedOptions kWide{.batch = 3, .height = kSide, .width = kSide, .embed
 
 TEST_F(Retrieval, UsesAtMostTheStatedMemory) {
   const double taken = bytes_taken(sets_.retrieval.at(0), kWide);
-  // The worker frees its own rows before it copies all rows for the search; `taken` has both.
+  // The worker frees its own rows before it copies all rows for the search. `taken` includes both.
   EXPECT_NEAR(static_cast<double>(retrieval_bytes(22, 1, kWide)),
               taken - 22 * 20'001 * sizeof(float), 0.02 * taken);
 }

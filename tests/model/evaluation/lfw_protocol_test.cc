@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-/// Two-dimensional unit vectors whose squared distances are the given ones (0 .. 4).
+/// Two-dimensional unit vectors, in pairs with the given squared distances (0 .. 4).
 struct Pairs {
   std::vector<float> a, b;
   std::vector<bool> same;
@@ -93,7 +93,7 @@ TEST(LfwProtocol, IsPerfectIfOneThresholdSeparatesThePairs) {
 }
 
 TEST(LfwProtocol, ChoosesAFoldsThresholdOnTheOtherFolds) {
-  // Only the first fold's own threshold would judge its pairs correctly.
+  // Only the threshold of the first fold itself would classify the first fold's pairs correctly.
   Pairs pairs;
   for (int k = 0; k < 10; ++k) pairs.add(k % 2 == 0 ? 3.0 : 3.5, k % 2 == 0);
   for (int k = 0; k < 10; ++k) pairs.add(k % 2 == 0 ? 0.5 : 2.0, k % 2 == 0);

@@ -14,7 +14,7 @@ TEST(Roc, NeverAcceptsAPairWithANanScore) {
 }
 
 TEST(Roc, TakesTheHighestRateOfEquallyNearPoints) {
-  // FPR 0, 0.5 and 1: 0.25 is as far from 0 as from 0.5.
+  // The FPRs are 0, 0.5 and 1, so 0.25 is as near to 0 as to 0.5.
   const Roc roc = roc_of({{3, true}, {2, false}, {1.5, true}, {1, false}, {0, true}});
   EXPECT_NEAR(tpr_near(roc, 0.25), 2. / 3, 1e-15);
 }

@@ -27,13 +27,14 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kSide = 32;
 
-/// Sets random values of about the size of a trained network's, so that activations stay finite.
+/// Sets random values that are about as large as those of a trained network, so that activations
+/// stay finite.
 void randomise(HostTensor& tensor, std::mt19937& engine) {
   if (tensor.dtype != "F32") return;
   std::normal_distribution<float> normal;
   const std::span values(reinterpret_cast<float*>(tensor.bytes.data()), tensor.bytes.size() / 4);
   const auto fan_in = static_cast<float>(values.size()) / static_cast<float>(tensor.shape[0]);
-  // The last batch norm of a block adds little to the sum of the blocks before it.
+  // The last batch norm of a block adds little to the sum of the earlier blocks.
   const bool last = tensor.name.find("bn3") != std::string::npos ||
                     tensor.name.find("res_layer.5") != std::string::npos ||
                     tensor.name.find("layers.2.layers.1") != std::string::npos;
@@ -119,7 +120,7 @@ class Export : public ::testing::Test {
     return worst_row_error(embeddings(read), embeddings(written), written.options.embedding_size);
   }
 
-  /// Writes `to`, the exported mbf after a change, and returns the error of reading it.
+  /// Changes the exported mbf, writes it to `to`, and returns the error of reading that file.
   template <typename Change>
   std::string refusal(const Change& change) {
     onnx::ModelProto onnx = make_onnx(network_graph(*ops_, model("mbf").options), model("mbf"), {});
@@ -241,7 +242,8 @@ TEST_F(Export, RejectsDamagedOnnxFiles) {
   for (int i = 0; i < 100; ++i) {
     std::string damaged = bytes.substr(0, i % 3 == 0 ? engine() % bytes.size() : bytes.size());
     for (int flips = 0; flips < 20 && !damaged.empty(); ++flips) {
-      // Most bytes are weights: half of the flips are at the ends, where the graph is described.
+      // Most bytes are weights. So half of the flips are near the ends of the file, where the graph
+      // is described.
       const std::size_t at = engine() % damaged.size();
       damaged[flips % 2 == 0 ? at : std::min<std::size_t>(at % 40'000, damaged.size() - 1)] ^=
           static_cast<char>(1u << engine() % 8);

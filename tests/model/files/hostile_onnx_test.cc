@@ -1,4 +1,4 @@
-// Tests that ONNX files that are made to harm the reader are rejected with one line.
+// Tests that ONNX files made to harm the reader are rejected with an error of one line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +41,7 @@ onnx::TensorProto& add_tensor(onnx::ModelProto& model, std::vector<std::int64_t>
   return tensor;
 }
 
-/// x [2, 1, 4, 4] -> y, without nodes.
+/// Returns a model that reads x [2, 1, 4, 4] and writes y, without nodes.
 onnx::ModelProto empty_model() {
   onnx::ModelProto model;
   model.set_ir_version(7);
@@ -93,7 +93,7 @@ std::string doubling() {
   return model.SerializeAsString();
 }
 
-/// Adds an attribute of the only node.
+/// Adds an attribute to the model's only node.
 void add_ints(onnx::ModelProto& model, const std::string& name,
               const std::vector<std::int64_t>& values) {
   auto& attribute = *model.mutable_graph()->mutable_node(0)->add_attribute();

@@ -131,18 +131,19 @@ TEST_F(ModelFiles, NameAnUnknownNetwork) {
               HasSubstr("squeeze and excitation, which pfc does not support yet"));
 }
 
-// A vision transformer does not read the last pixels: the tensors are the same for 108 to 116.
+// A vision transformer does not read the last pixels, so the tensors are the same for sizes from
+// 108 to 116.
 TEST_F(ModelFiles, RecogniseVisionTransformers) {
   ModelFile model = read_model(written(state_dict("vit_t", 112)));
   EXPECT_EQ(model.options.network, "vit_t");
   EXPECT_EQ(model.options.embedding_size, 24);
   EXPECT_EQ(model.options.height, 112);
   model = read_model(written(state_dict("vit_t_dp005_mask0", 20)));
-  EXPECT_EQ(model.options.network, "vit_t");  // the same at inference
+  EXPECT_EQ(model.options.network, "vit_t");  // at inference, both networks are the same
   EXPECT_EQ(model.options.height, 18);
 }
 
-// A classifier is left out. The tensors fit all sizes of images.
+// The classifier is left out. The tensors fit all sizes of images.
 TEST_F(ModelFiles, RecogniseTorchvisionsNetworks) {
   for (const auto& [network, width] : {std::pair{"resnet18", 512}, std::pair{"resnet50", 2048}}) {
     const BackboneOptions o{

@@ -76,8 +76,8 @@ TEST(Place, ReusesTheMemoryOfATensorBetweenItsSpans) {
       2 * 640);
 }
 
-/// A block of layers 1 to 4 that reads `x` and writes `y`, another layer, and the backward passes:
-/// layer 6 that of the other one, layer 7 that of layer 4, and so on.
+/// A block of layers 1 to 4, which reads `x` and writes `y`, then layer 5 outside the block, and
+/// the backward passes: layer 6 is that of layer 5, layer 7 that of layer 4, and so on.
 class RecomputedBlock : public ::testing::Test {
  protected:
   void record(bool changes_b, bool reads_b_outside) {
@@ -137,7 +137,8 @@ TEST_F(RecomputedBlock, KeepsItsInputAndFreesTheRest) {
   record(/*changes_b=*/false, /*reads_b_outside=*/false);
   plan_.recompute({1, 4}, 7);
   const auto buffer = plan_.allocate(*ops_);
-  // Alive together: x, b and y in layer 4, and x, a, b and late when the block runs again.
+  // At most four tensors are alive at the same time: x, b and y in layer 4, and x, a, b and `late`
+  // when the block runs again.
   EXPECT_EQ(buffer->bytes(), 4 * 64U);
   for (const Tensor* other : {&a_, &b_, &y_, &other_, &late_}) EXPECT_NE(x_.data, other->data);
   for (const Tensor* other : {&y_, &late_}) EXPECT_NE(b_.data, other->data);

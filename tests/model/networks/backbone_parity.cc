@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kImages = "images";
 constexpr const char* kDEmbeddings = "d_embeddings";
 
-/// Copies a tensor of a file to the device.
+/// Returns a copy of a file's tensor on the device.
 OwnedTensor load(Ops& ops, const SafetensorsFile::Tensor& from, DType dtype) {
   Shape shape = from.shape.size() == 2
                     ? Shape{from.shape.at(0), from.shape.at(1)}
@@ -41,7 +41,7 @@ HostTensor to_host(Ops& ops, const std::string& name, const Tensor& tensor) {
   return out;
 }
 
-/// Returns a network of any depth, or the one with the name in the options.
+/// Returns a network with the numbers of blocks in the options' name, or the network of that name.
 std::unique_ptr<Backbone> make_network(Ops& ops, const BackboneOptions& options) {
   std::array<int, 4> blocks{};
   const auto has_blocks = [&](const char* format) {

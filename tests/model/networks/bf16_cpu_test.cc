@@ -19,7 +19,7 @@ struct Bf16Pass {
   friend bool operator==(const Bf16Pass&, const Bf16Pass&) = default;
 };
 
-/// One training pass and one evaluation of a fresh network.
+/// Runs one training pass and one evaluation of a new network.
 Bf16Pass run_pass(Ops& ops, Backbone& net, const BackboneOptions& options) {
   const OwnedTensor x = to_device(ops, testing::images_shape(options),
                                   testing::random_images(options), ops.activation_type());
@@ -45,9 +45,9 @@ class Bf16OnCpu : public ::testing::Test {
   std::unique_ptr<Ops> ops_;
 };
 
-// Rounding and faults are distinguished by the size of the error: rounding in some twenty to
-// sixty layers, the last of which normalises eight samples. mbf is deep and narrow. Where rounding
-// turns the sign before a ReLU, a gradient changes by 1.
+// The size of the error distinguishes rounding from faults: twenty to sixty layers round, and the
+// last of them normalises only eight samples. mbf is deep and narrow. If rounding changes the sign
+// of a number before a ReLU, its gradient changes by 1.
 struct Network {
   const char* name;
   double embeddings, gradients;  // relative errors
@@ -94,7 +94,7 @@ class Operands : public Bf16OnCpu {
                                     testing::random_images(options_), ops_->activation_type());
     return to_host(*ops_, net.forward(x, false, 0));
   }
-  /// Changes every weight, and leaves operands() as the optimizer of a job does.
+  /// Changes every weight, and leaves operands() as a job's optimizer does.
   void update(Backbone& net) {
     const OwnedTensor x = to_device(*ops_, testing::images_shape(options_),
                                     testing::random_images(options_), ops_->activation_type());

@@ -1,5 +1,5 @@
-// Compares a whole network on a GPU (here an emulated one) with the same on the CPU: forward,
-// backward and evaluation, in each precision.
+// Compares a whole network on a GPU (in this program an emulated one) with the same network on the
+// CPU: forward, backward and evaluation, in each precision.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,14 +25,14 @@ struct GpuPass {
 
 constexpr float kInitialSlope = 0.25f;
 
-/// Sets the slopes of PReLUs, the only parameters that are initially kInitialSlope.
+/// Sets the slopes of PReLUs. They are the only parameters whose initial value is kInitialSlope.
 void set_slopes(Ops& ops, Backbone& net, float slope) {
   std::vector<float> values = to_host(ops, net.weights.flat());
   std::ranges::replace(values, kInitialSlope, slope);
   ops.copy_to_device(net.weights.flat(), values.data());
 }
 
-/// One training pass and one evaluation of a fresh network.
+/// Runs one training pass and one evaluation of a new network.
 GpuPass run_scaled_pass(Ops& ops, Backbone& net, const BackboneOptions& options,
                         float gradient_scale) {
   const OwnedTensor x = to_device(ops, testing::images_shape(options),
@@ -112,7 +112,8 @@ TEST_P(BackboneOnGpu, AgreesWithTheCpuForAnImageClassifier) {
   const double error = relative_error(found.embeddings, expected.embeddings);
   EXPECT_LT(error, tolerance);
   EXPECT_LT(relative_error(found.evaluated, expected.evaluated), tolerance);
-  // Four layers have ReLUs, whose gradients change by 1 where rounding turns a sign.
+  // Four layers have ReLUs. If rounding changes the sign of a number before a ReLU, its gradient
+  // changes by 1.
   EXPECT_LT(relative_error(found.gradients, expected.gradients),
             4 * tolerance + std::sqrt(0.8 * error * 4));
 }
@@ -145,7 +146,7 @@ TEST_P(NetworkOnGpu, AgreesWithTheCpu) {
 INSTANTIATE_TEST_SUITE_P(Networks, NetworkOnGpu, ::testing::Values("r18", "r50", "mbf", "vit_t"),
                          [](const auto& network) { return std::string(network.param); });
 
-// Rounding and faults are distinguished by the size of the error: rounding in some twenty layers.
+// The size of the error distinguishes rounding from faults: some twenty layers round.
 INSTANTIATE_TEST_SUITE_P(Precisions, BackboneOnGpu,
                          ::testing::Values(Precise{"Fp32", DType::kFloat32, 1e-5},
                                            Precise{"Bf16", DType::kBFloat16, 4e-2},

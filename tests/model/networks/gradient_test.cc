@@ -27,7 +27,8 @@ class Gradient : public ::testing::Test {
     return testing::make_small_network(*ops_, options);
   }
 
-  // Ones and zeros would hide a missing factor.
+  // Gives random values to vectors that start with ones or zeros, because these would hide a
+  // missing factor.
   void randomise_vectors() {
     unsigned seed = 100;
     for (const Parameter& p : net_->weights.parameters) {
@@ -39,7 +40,7 @@ class Gradient : public ::testing::Test {
     }
   }
 
-  // Sets the statistics of frozen batch norms; the others do not read them.
+  // Sets the statistics of frozen batch norms. Other batch norms do not read them.
   void randomise_statistics() {
     unsigned seed = 200;
     for (const Parameter& p : net_->state.parameters) {
@@ -63,7 +64,7 @@ class Gradient : public ::testing::Test {
     net_->backward(d, {.accumulate = accumulate}, [](std::int64_t) {});
   }
 
-  /// Returns the loss's slope along `direction` in one parameter.
+  /// Returns the slope of the loss along `direction`, which is a direction for one parameter.
   double difference_quotient(const Parameter& p, const std::vector<float>& direction, float step) {
     const Tensor view = parameter_view(p, net_->weights.flat());
     const std::vector<float> start = to_host(*ops_, view);
@@ -89,7 +90,7 @@ double length_of(const std::vector<float>& v) {
   return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
 }
 
-/// Compares each gradient that is not frozen. Returns the number of compared parameters.
+/// Compares the gradients of all parameters that are not frozen. Returns their number.
 int Gradient::compare_with_slopes(double tolerance) {
   loss();
   backward();
@@ -101,14 +102,16 @@ int Gradient::compare_with_slopes(double tolerance) {
     place.offset -= net_->first_trained();
     const std::vector<float> gradient = to_host(*ops_, parameter_view(place, net_->gradients()));
     const double length = length_of(gradient);
-    // A shift before a batch norm has no effect: its gradient is only rounding.
+    // Leaves out a shift before a batch norm: it has no effect, so its gradient is only rounding.
     if (length < 1e-5 * whole) continue;
     ++compared;
-    // Along the gradient the slope is its length, large compared with rounding.
+    // Along the gradient, the slope is the gradient's length, which is large compared with
+    // rounding.
     std::vector<float> direction = gradient;
     for (float& d : direction) d /= static_cast<float>(length);
     EXPECT_NEAR(difference_quotient(p, direction, 2e-3f) / length, 1.0, tolerance) << p.name;
-    // Another direction, so that a wrong part cannot hide beside a large correct one.
+    // Also compares along another direction, where a large correct part of the gradient cannot hide
+    // a wrong part.
     direction = testing::random_values(p.count, 77, 1.f / std::sqrt(static_cast<float>(p.count)));
     const double expected =
         std::inner_product(gradient.begin(), gradient.end(), direction.begin(), 0.0);
@@ -124,7 +127,7 @@ TEST_F(Gradient, EqualsTheSlopeOfTheLossForEveryParameter) {
   EXPECT_GE(compare_with_slopes(), 30);
 }
 
-// Freezes the front, the middle with a branch, single tensors of a fused layer, and the end.
+// Freezes the beginning, the middle with a branch, single tensors of a fused layer, and the end.
 TEST_F(Gradient, EqualsTheSlopeForTrainedParametersIfOthersAreFrozen) {
   const std::vector<std::vector<std::string>> frozen = {
       {"stem*", "a.*"},
@@ -147,7 +150,7 @@ TEST_F(Gradient, EqualsTheSlopeForTrainedParametersIfOthersAreFrozen) {
   }
 }
 
-/// A vision transformer of 9 tokens, of which training keeps 7.
+/// A vision transformer with 9 tokens, of which training keeps 7.
 class VitGradient : public Gradient {
  protected:
   std::unique_ptr<Backbone> make(const BackboneOptions& options) override {
@@ -200,7 +203,8 @@ class ClassifierGradient : public Gradient {
   std::unique_ptr<Backbone> make(const BackboneOptions& options) override {
     return testing::make_small_classifier(*ops_, options);
   }
-  // Moved weights turn the signs of some numbers before a ReLU, more often than before a PReLU.
+  // Moving the weights changes the sign of some numbers before a ReLU, more often than before a
+  // PReLU.
   static constexpr double kTolerance = 0.05;
   static BackboneOptions options(std::vector<std::string> frozen) {
     BackboneOptions o = testing::small_options(64);

@@ -68,8 +68,8 @@ TEST_F(Networks, StartWithTheSameWeightsForEveryMeanAndDeviationOfColours) {
 }
 
 TEST_F(Networks, HaveArcfaceTorchsNumbersOfWeights) {
-  // Counted with PyTorch in arcface_torch's own modules with 512 features: 24,025,600 for r18,
-  // whose features.weight is not trained; 2,059,520 for mbf.
+  // Numbers counted with PyTorch in arcface_torch's own modules, with 512 features: 24,025,600 for
+  // r18, whose features.weight is not trained; 2,059,520 for mbf.
   BackboneOptions o = of("r18", 112, 1);
   o.embedding_size = 512;
   o.training = false;
@@ -80,7 +80,7 @@ TEST_F(Networks, HaveArcfaceTorchsNumbersOfWeights) {
   EXPECT_EQ(elements(make_backbone(*ops_, o)->weights), 19'137'792);
 }
 
-// torchvision's documentation counts the classifier of 1000 classes too.
+// The numbers in torchvision's documentation include the classifier of 1000 classes.
 TEST_F(Networks, HaveTorchvisionsNumbersOfWeights) {
   const std::tuple<const char*, std::int64_t, std::int64_t> kResnets[] = {
       {"resnet18", 512, 11'689'512},
@@ -96,7 +96,8 @@ TEST_F(Networks, HaveTorchvisionsNumbersOfWeights) {
   }
 }
 
-/// Returns the weights of the network that are all zero, of those with this end of their names.
+/// Returns the names of the network's weights that are all zero, among the names that end with
+/// `end`.
 std::set<std::string> zeros_of(Ops& ops, const Backbone& net, const std::string& end) {
   std::set<std::string> zeros;
   for (const Parameter& p : net.weights.parameters) {
@@ -174,7 +175,8 @@ TEST_F(Networks, DropOutDifferentElementsInEachStepAndRank) {
   EXPECT_NE(embeddings(*other_rank, o, true, 1), first);
 }
 
-/// "NAME [SIZES]" for each tensor of a network for images of 112 x 112, without allocating it.
+/// Returns "NAME [SIZES]" for each tensor of a network for images of 112 x 112 pixels, without
+/// allocating the network.
 std::set<std::string> tensors_of(Ops& ops, const std::string& network) {
   std::set<std::string> tensors;
   const BackboneParameters all =
@@ -243,7 +245,8 @@ TEST_F(Networks, VisionTransformersHaveArcfaceTorchsTensors) {
   }
 }
 
-// In training 7 of 9 tokens are kept, and about a tenth of the last blocks' samples are left out.
+// In training, 7 of 9 tokens are kept, and in the last blocks about a tenth of the samples is left
+// out.
 TEST_F(Networks, VisionTransformersMaskDifferentTokensInEachStepAndRank) {
   BackboneOptions o = of("vit_t_dp005_mask0", 27, 8);
   const auto net = make_backbone(*ops_, o);
@@ -254,7 +257,7 @@ TEST_F(Networks, VisionTransformersMaskDifferentTokensInEachStepAndRank) {
   const auto masked = make_backbone(*ops_, o);
   o.rank = 1;
   const auto other_rank = make_backbone(*ops_, o);
-  // Without training nothing is left out.
+  // Outside training, nothing is left out.
   EXPECT_EQ(embeddings(*masked, o, false, 1), embeddings(*other_rank, o, false, 2));
   const auto of_rank_0 = embeddings(*masked, o, true, 1);
   EXPECT_EQ(embeddings(*masked, o, true, 1), of_rank_0);

@@ -1,4 +1,5 @@
-// Compares training with recomputed activations with training that keeps them: every bit is equal.
+// Compares training with recomputed activations with training that keeps them: all bits must be
+// equal.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -197,7 +198,7 @@ TEST_P(RecomputeOnGpu, ChangesNoBit) {
   const auto ops = make_cuda_ops({.activations = GetParam(), .cache = algorithms_of_tests()});
   expect_same_bits(*ops, options_of("small"));
   expect_same_bits(*ops, options_of("small_classifier"));
-  // An emulated GPU takes long for this one, so it runs in one type.
+  // An emulated GPU takes long for this network, so it runs in one type.
   if (GetParam() == DType::kBFloat16) expect_same_bits(*ops, options_of("vit_t"));
 }
 

@@ -73,10 +73,12 @@ TEST_F(StateDict, HasPyTorchsLayouts) {
     std::memcpy(&value, named(tensors, "momentum." + name).bytes.data() + 4 * element, 4);
     return value;
   };
-  // a.conv1 is OIHW [16, 8, 3, 3] there, OHWI here: element (o 5, i 6, h 2, w 1).
+  // In PyTorch a.conv1 is OIHW [16, 8, 3, 3], in pfc OHWI. This is the element o = 5, i = 6, h = 2,
+  // w = 1.
   EXPECT_EQ(theirs("a.conv1.weight", ((5 * 8 + 6) * 3 + 2) * 3 + 1),
             ours("a.conv1.weight", ((5 * 3 + 2) * 3 + 1) * 8 + 6));
-  // fc reads [16, 8, 8] flattened as CHW there, as HWC here: row 3, channel 7, pixel (4, 2).
+  // fc reads [16, 8, 8], flattened as CHW in PyTorch and as HWC in pfc. This is row 3, channel 7,
+  // pixel (4, 2).
   EXPECT_EQ(theirs("fc.weight", 3 * 1024 + (7 * 8 + 4) * 8 + 2),
             ours("fc.weight", 3 * 1024 + (4 * 8 + 2) * 16 + 7));
   EXPECT_EQ(theirs("a.bn1.bias", 3), ours("a.bn1.bias", 3));

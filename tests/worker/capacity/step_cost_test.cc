@@ -5,7 +5,7 @@
 namespace pfc {
 namespace {
 
-/// One second forward, two backward, half a second for the head.
+/// The forward pass takes one second, the backward pass two, and the head half a second.
 StepWork work() {
   return {.forward = {{.flops = 1}},
           .backward = {{.flops = 2}},
@@ -67,10 +67,10 @@ TEST(StepCost, OverlapsGradientsWithTheBackwardPass) {
   w.gradients = 1.6;
   ClusterModel c = cluster(true, 2, 2);
   c.machine.local = {.latency = 0, .per_byte = 1};
-  // Each worker sends half of the gradients twice, in 1.6 s. All but the last of 16 buckets are
-  // sent during the backward pass.
+  // Each worker sends half of the gradients twice, which takes 1.6 s. All buckets but the last of
+  // 16 are sent during the backward pass.
   EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 0.1, 1e-12);
-  c.machine.gpu = false;  // the same cores copy both workers' bytes
+  c.machine.gpu = false;  // on a CPU, the same cores copy the bytes of both workers
   EXPECT_NEAR(predict_step(w, 8, 1, c).of("gradient_wait"), 0.2, 1e-12);
   w.gradients = 16;
   c.machine.gpu = true;
@@ -96,7 +96,8 @@ TEST(StepCost, WaitsForDataThatTakeLongerThanTheStep) {
   const StepCost cost = predict_step(work(), 10, 112 * 112, c);
   EXPECT_NEAR(cost.of("data_wait"), 10 / 2.0 - 3.75, 1e-12);
   EXPECT_NEAR(cost.seconds(), 5, 1e-12);
-  EXPECT_EQ(predict_step(work(), 10, 56 * 56, c).of("data_wait"), 0);  // a quarter of the pixels
+  // Images of a quarter of the pixels.
+  EXPECT_EQ(predict_step(work(), 10, 56 * 56, c).of("data_wait"), 0);
 }
 
 TEST(StepCost, DecodingTakesCoresFromTheComputationOnACpu) {

@@ -19,8 +19,9 @@ double flops(const OpWorks& works) {
   return sum;
 }
 
-/// Returns the multiplications and additions of iresnet's convolutions and linear layer for one
-/// image of 112 x 112, from the architecture: 3x3 convolutions except for the shortcuts.
+/// Returns the number of multiplications and additions in iresnet's convolutions and linear layer
+/// for one image of 112 x 112 pixels. It follows from the architecture: all convolutions are 3 x 3,
+/// except those of the shortcuts.
 double iresnet_flops(const std::array<int, 4>& blocks) {
   const auto conv = [](double pixels, double in, double out, double kernel) {
     return 2 * pixels * pixels * in * out * kernel * kernel;
@@ -56,7 +57,7 @@ TEST(StepWork, CountsTheOperationsOfAVisionTransformerFromItsArchitecture) {
       243 * width * patches + depth * block + patches * width * width + width * 512;
   const StepWork work = count_step(job_with_network("vit_t", 4));
   EXPECT_DOUBLE_EQ(flops(work.forward), 4 * 2 * image);
-  // The backward pass computes the weights of attention again.
+  // The backward pass computes the weights of the attention again.
   const double again = depth * tokens * tokens * width - 243 * width * patches;
   EXPECT_DOUBLE_EQ(flops(work.backward), 2 * flops(work.forward) + 4 * 2 * again);
 }
@@ -66,7 +67,8 @@ TEST(StepWork, CountsAnImageClassifierLikeItsArchitecture) {
   p.job.embedding_size = 2048;
   p.data = {.height = 224, .width = 224};
   const StepWork work = count_step(p);
-  // torchvision's documentation rounds it to 4.09e9, and counts the classifier of 1000 classes.
+  // torchvision's documentation rounds this number to 4.09e9, and includes the classifier of 1000
+  // classes.
   EXPECT_DOUBLE_EQ(flops(work.forward), 4 * 2 * (4'089'184'256.0 - 2048 * 1000));
 }
 
@@ -107,7 +109,7 @@ TEST(StepWork, HalvesBytesOfActivationsInSixteenBits) {
     return sum;
   };
   const double whole = bytes(count_step(job_with_network("r18", 2)));
-  // The last batch norm's embeddings stay float32.
+  // The embeddings, the result of the last batch norm, stay float32.
   EXPECT_NEAR(bytes(count_step(half)), whole / 2, whole / 1000);
 }
 
@@ -129,7 +131,8 @@ TEST(StepWork, CountsRecomputedActivationsInTheBackwardPass) {
   job.job.recompute = {"layer3.*"};
   const StepWork stage = count_step(job);
   EXPECT_EQ(flops(all.forward), flops(kept.forward));
-  // The stem and the last linear layer are in no block, and the last block's output is kept.
+  // The stem and the last linear layer are not in a block, and the result of the last block is
+  // kept.
   EXPECT_GT(flops(all.backward), flops(kept.backward) + 0.9 * flops(kept.forward));
   EXPECT_LT(flops(all.backward), flops(kept.backward) + flops(kept.forward));
   EXPECT_GT(flops(stage.backward), flops(kept.backward) + 0.1 * flops(kept.forward));
@@ -164,7 +167,7 @@ TEST(HeadWork, IsThreeProductsIfAllLogitsAreKept) {
 TEST(HeadWork, IsProportionalToTheActiveRows) {
   HeadOptions o{.classes = 1'000'000, .embedding_size = 512, .sample_rate = 0.1};
   const HeadWork work = head_work(o, 128, 500'000);
-  const double active = 50'000 + 64 * 0.9;  // half of the samples have their class here
+  const double active = 50'000 + 64 * 0.9;  // half of the samples have their class on this worker
   EXPECT_DOUBLE_EQ(work.logits, 128 * active);
   EXPECT_EQ(work.drawn, 500'000);
   o.labels_per_image = 3;

@@ -40,7 +40,7 @@ TEST(SpeedToExpect, CountsOnlyTheReductionThatOutlastsTheBackwardPass) {
 TEST(SpeedToExpect, CountsEveryMicroBatch) {
   PlannedJob planned = job_to_check();
   planned.job.gradient_acc = 3;
-  // The compute times are for all micro-batches; the time for embeddings is for one.
+  // The compute times are for all micro-batches, but the time for embeddings is for one.
   EXPECT_THAT(speed_to_expect({.forward = 0.9}, {.embeddings = 0.1}, planned, false).found,
               HasSubstr("40 samples/s"));
 }
@@ -50,7 +50,7 @@ TEST(TimeCompute, TimesAPartAndScalesItToTheWholeJob) {
   const auto comm = make_host_comm({}, nullptr);
   PlannedJob planned = job_to_check();
   planned.world_size = 1;
-  planned.job.gradient_acc = 1000;  // the test computes only a part of these
+  planned.job.gradient_acc = 1000;  // the test computes only a few of these
   planned.job.num_classes = 40'000'000;
   const ComputeSeconds seconds = time_compute(*ops, *comm, planned);
   EXPECT_GT(seconds.forward, 1);

@@ -14,7 +14,7 @@
 
 namespace pfc::testing {
 
-/// Stores reports, and notifies a waiting test of a phase.
+/// Stores all reports, and wakes a test that waits for a phase.
 class ListeningClient final : public CoordinatorClient {
  public:
   void set(const std::string&, const std::vector<char>&) override {}

@@ -83,7 +83,7 @@ TEST(ProgressReporter, ReadsThePhaseEveryTick) {
   ProgressReporter reporter(client, phase, {.comms = no_comms, .start = {.step = 7}, .tick = 1ms});
   phase("evaluate", [&] {
     auto reports = client.wait_for(1);
-    // The first tick may have been before the phase.
+    // The first tick may have come before the phase began.
     while (reports.back().phase != "evaluate") reports = client.wait_for(reports.size() + 1);
     EXPECT_EQ(reports.back().step, 7);
   });

@@ -1,5 +1,5 @@
-// Tests the gradient reducer on GPUs. Streams of emulated GPUs run as late as possible, so a stream
-// that lacks an ordering reads numbers that are not written yet.
+// Tests the gradient reducer on GPUs. The streams of emulated GPUs run as late as possible, so if
+// streams are not ordered as necessary, one reads numbers that are not written yet.
 #include <gtest/gtest.h>
 
 #include "tests/worker/gradients/reduced_gradients.h"
@@ -24,11 +24,12 @@ TEST_P(CudaReducer, SumsAfterWritesAndBeforeReadsOfTheComputeStream) {
     const Tensor gradients(memory->data(), DType::kFloat32, {kCount});
     const auto reducer = make_grad_reducer(ops, gradient_comm, gradients, {.bucket_bytes = 4 * 64});
     const Worker w{comm.rank(), ops, comm, gradient_comm, *reducer, gradients};
-    std::mt19937 random(static_cast<unsigned>(w.rank));  // speeds differ, buckets do not
+    // Ranks have different speeds, but the same buckets.
+    std::mt19937 random(static_cast<unsigned>(w.rank));
     for (int step = 0; step < 5; ++step) {
       backward(w, step, random);
       w.reducer.wait();
-      // Either stream may be the first to run.
+      // Makes each of the two streams the first to run in some steps.
       if (step % 2 == 1) w.gradient_comm.barrier();
       std::vector<float> found(kCount);
       w.ops.copy_to_host(found.data(), w.gradients);

@@ -35,7 +35,8 @@ void on_workers(int world_size, std::chrono::milliseconds timeout,
 TEST(CudaReducerOfTwo, HostDoesNotWait) {
   std::atomic<int> turns = 0;
   on_workers(2, std::chrono::seconds(60), [&](const Worker& w) {
-    // One rank after the other, so a host that waits would wait without end.
+    // The ranks make their calls one after another. So if a host waited for the other rank, it
+    // would wait forever.
     std::mt19937 random(1);
     while (turns != w.rank) std::this_thread::yield();
     backward(w, 0, random);

@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::FieldsAre;
 
-/// A Comm of two workers that only records its sums. A sum begins when the test allows it.
+/// A Comm of two workers that only records its sums. A sum starts when the test allows it.
 class WatchedComm : public Comm {
  public:
   explicit WatchedComm(float* gradients) : gradients_(gradients) {}
@@ -98,7 +98,7 @@ TEST_F(Reducer, ReducesDuringTheBackwardPass) {
   ready(6);
   comm_.started.acquire();  // the sum of the first bucket has started, but has not finished
   ready(2);
-  ready(0);  // none of these calls waits for the sum
+  ready(0);  // none of the calls of ready() waits for the sum
   comm_.allowed.release(3);
   reducer_->wait();
   const GradReducer::Timeline& t = reducer_->timeline();

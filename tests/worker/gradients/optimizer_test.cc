@@ -14,7 +14,8 @@ namespace {
 
 class OptimizerStep : public ::testing::Test {
  protected:
-  /// Applies twenty updates with the gradients and falling rate that PyTorch got too.
+  /// Applies twenty updates with the same gradients and the same falling learning rate as in
+  /// PyTorch.
   std::vector<float> twenty_steps(OptimizerKind kind, double clip_norm) {
     const bool sgd = kind == OptimizerKind::kSgd;
     Optimizer optimizer(*ops_, {.kind = kind, .momentum = 0.9, .clip_norm = clip_norm}, 6,
@@ -78,8 +79,8 @@ TEST_F(OptimizerStep, AdamWWithClippingAgreesWithTorch) {
                                                        0.00732228206f, -0.725265861f, 1.55834186f});
 }
 
-// torch 1.13 in float64, parameter groups {lr, weight_decay}: element 0 {1, 0}, 2 and 3 {0.1,
-// 0.05}, 4 and 5 {3, 0.2}. Element 1 is in no group.
+// Expected values of torch 1.13 in float64 with the parameter groups {lr, weight_decay}: element 0
+// {1, 0}, elements 2 and 3 {0.1, 0.05}, elements 4 and 5 {3, 0.2}. Element 1 is in no group.
 TEST_F(OptimizerStep, WithGroupsAgreesWithTorch) {
   const auto values_after = [&](OptimizerKind kind, int steps) {
     const bool sgd = kind == OptimizerKind::kSgd;
@@ -106,7 +107,7 @@ TEST_F(OptimizerStep, WithGroupsAgreesWithTorch) {
               {0.481030320f, -1.25f, 1.99787781f, 0.000762230891f, -0.649416481f, 1.57631765f});
 }
 
-// Like the gradients of a backbone whose first weights are frozen.
+// A backbone whose first weights are frozen has such gradients.
 TEST_F(OptimizerStep, AcceptsGradientsOfOnlyTheLastWeights) {
   Optimizer optimizer(*ops_, {.momentum = 0, .clip_norm = 0}, 3, {{.offset = 1, .count = 2}});
   std::vector<float> w = {1, 2, 3}, g = {10, 20};
@@ -132,7 +133,7 @@ TEST_F(OptimizerStep, ChangesNothingWhenAGradientIsNotFinite) {
 TEST_F(OptimizerStep, ClipsHugeFiniteGradients) {
   Optimizer optimizer(*ops_, {.momentum = 0, .clip_norm = 5}, 2, {{.count = 2}});
   std::vector<float> w = {0, 0};
-  std::vector<float> g = {3e30f, 4e30f};  // their squares exceed float32
+  std::vector<float> g = {3e30f, 4e30f};  // their squares are too large for float32
   const auto result = optimizer.step(flat(g), flat(w), {.lr = 1});
   EXPECT_TRUE(result.finite);
   EXPECT_NEAR(result.gradient_norm, 5e30, 1e24);

@@ -26,7 +26,7 @@ inline float gradient(int rank, int step, std::int64_t i) {
   return static_cast<float>(i % 97 + 10 * step + 1000 * rank);
 }
 
-/// Writes the gradients like a backward pass: from the end, in pieces of any size.
+/// Writes the gradients as a backward pass does: from the end, in pieces of any size.
 inline void backward(const Worker& w, int step, std::mt19937& random) {
   for (std::int64_t offset = kCount; offset > 0;) {
     const std::int64_t count = std::min<std::int64_t>(offset, 1 + random() % 200);

@@ -51,7 +51,8 @@ TEST_F(AveragedWeights, AreTheMovingAverageAfterAWarmUp) {
   for (int number = 1; number <= 20; ++number) {
     change(number);
     average.add(number);
-    // timm's ModelEmaV3 with use_warmup: 1 - (1 + t)^(-2/3) for t updates before this one.
+    // timm's ModelEmaV3 with use_warmup: the decay is 1 - (1 + t)^(-2/3), where t is the number of
+    // updates before this one.
     const double decay = std::min(kDecay, 1 - std::pow(static_cast<double>(number), -2.0 / 3));
     for (std::int64_t i = 0; i < kElements; ++i) {
       double& e = expected[static_cast<std::size_t>(i)];

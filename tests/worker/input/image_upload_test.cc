@@ -1,5 +1,5 @@
-// Tests copying batches to a GPU. The emulated GPU runs streams as late as possible, so a copy or
-// read without the necessary ordering sees the images of another batch.
+// Tests copying batches to a GPU. The emulated GPU runs streams as late as possible, so if streams
+// are not ordered as necessary, a copy or a read sees the images of another batch.
 #include "worker/input/image_upload.h"
 
 #include <gtest/gtest.h>
@@ -50,11 +50,11 @@ TEST_F(UploadOfImages, ProvidesEachStepItsOwnBatch) {
   std::thread inputs([&] {
     for (std::vector<std::uint8_t>& batch : batches) {
       upload_->put(batch);
-      std::ranges::fill(batch, std::uint8_t{255});  // may change now
+      std::ranges::fill(batch, std::uint8_t{255});  // the caller may change the batch now
       ready.release();
     }
   });
-  // Compares all steps' images after the last step, so nothing waits before.
+  // The images of all steps are compared after the last step, so that nothing waits before.
   const std::size_t bytes = static_cast<std::size_t>(kShape.elements()) * sizeof(float);
   std::vector<std::unique_ptr<Buffer>> steps;
   for (std::uint8_t i = 0; i < kBatches; ++i) {

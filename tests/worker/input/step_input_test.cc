@@ -25,7 +25,8 @@ Ops* ops() {
   return ops.get();
 }
 
-/// The first `count` batches of this rank in a data set whose labels are the image numbers.
+/// Returns options for the first `count` batches of this rank. The data set's labels are the
+/// numbers of the images.
 PrefetcherOptions batches_of(const Comm& comm, std::int64_t count) {
   return {.batch_size = kBatch,
           .rank = comm.rank(),
@@ -146,7 +147,7 @@ TEST(StepInputs, EndAfterTheMicroBatchInWhichAWorkerRequestsAStop) {
     const SamplingOnly head;
     std::atomic<int> asked{0};
     const auto signals = [&] {
-      return WorkerSignals{.stop = comm.rank() == 1 && ++asked > 4};  // from index 4 on
+      return WorkerSignals{.stop = comm.rank() == 1 && ++asked > 4};  // true from batch index 4 on
     };
     StepInputs inputs(*ops(), batches, comm, head,
                       {.images = kImages, .gradient_acc = 3, .signals = signals});

@@ -66,7 +66,7 @@ TEST_F(MemoryAdvice, ReturnsTheLeastWorkersWithWhichTheJobFits) {
   EXPECT_EQ(least_workers(planned_, of_workers(5), false), 5);
   EXPECT_EQ(least_workers(planned_, of_workers(5) - 1, false), 6);
   EXPECT_EQ(least_workers(planned_, of_workers(1), false), 1);
-  // On one host 4 workers have twice the memory each.
+  // On one host, 4 workers have twice as much memory each as 8 workers.
   EXPECT_LE(least_workers(planned_, of_workers(8), true), 4);
   planned_.gpu = true;
   EXPECT_EQ(least_workers(planned_, of_workers(8), true), 8) << "each GPU has its own memory";
@@ -189,12 +189,12 @@ TEST_F(MemoryAdvice, OneLineDescribesThePlanAndHowCheckpointsAreWritten) {
 TEST(MemoryOfThisHost, IsSharedByItsWorkers) {
   const auto one = static_cast<double>(memory_of_this_host(1).bytes);
   const auto four = static_cast<double>(memory_of_this_host(4).bytes);
-  EXPECT_NEAR(four / one, 0.25, 0.1);  // other programs start and end meanwhile
+  EXPECT_NEAR(four / one, 0.25, 0.1);  // not exact, because other programs start and end meanwhile
   EXPECT_THAT(memory_of_this_host(4).where, HasSubstr("1/4 of "));
 }
 
 TEST(MemoryOfThisHost, CountsMemoryKeptByWorkersAsFree) {
-  // The other worker keeps so much that changes by other programs do not matter.
+  // The other worker keeps so much memory that changes caused by other programs do not matter.
   const std::uint64_t without = memory_of_this_host(2).bytes;
   const std::uint64_t with = memory_of_this_host(2, {.of_host = 4 * without, .mine = 0}).bytes;
   EXPECT_GT(with, 2 * without);

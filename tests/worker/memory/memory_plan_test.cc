@@ -20,7 +20,7 @@ class MemoryPlanTest : public ::testing::Test {
   [[nodiscard]] MemoryPlan plan(std::uint64_t available = kEndless) const {
     return plan_memory(planned_, backbone_, available);
   }
-  /// Returns the part after a change of the job.
+  /// Returns this part of the plan after a change of the job.
   [[nodiscard]] std::uint64_t changed(const std::string& part,
                                       const std::function<void(PlannedJob&)>& change) const {
     PlannedJob other = planned_;
@@ -102,7 +102,8 @@ TEST_F(MemoryPlanTest, CountsTheBuffersOfMeanCentres) {
   EXPECT_EQ(changed("between steps",
                     [&](PlannedJob& p) {
                       mean(p);
-                      p.job.batch_size *= 8;  // more than a file of the model
+                      // Batches now take more memory than writing a file of the model.
+                      p.job.batch_size *= 8;
                     }),
             8 * (2 * images + 32 * 512 * sizeof(float) + gathered));
 }

@@ -10,7 +10,8 @@
 #include <cstdlib>
 
 #if defined(__x86_64__)
-// tgkill with an invalid return address on the stack: unwinding reads from address 16.
+// Calls tgkill with an invalid return address on the stack: unwinding the stack then reads from
+// address 16.
 asm(R"(
   .text
   .type pfc_odd_frame, @function
@@ -46,8 +47,8 @@ void signal_in_an_odd_frame() {
   pfc_odd_frame(::getpid(), ::gettid(), SIGUSR1);
 }
 
-// ThreadSanitizer delays a signal until the next call that it intercepts, where all frames are
-// valid.
+// ThreadSanitizer delays a signal until the next call that it intercepts; all frames are valid
+// there.
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kSignalsComeLater = true;
 #else

@@ -163,7 +163,8 @@ TEST(TrainingLog, CountsTheBytesOfEachCommunicator) {
   EXPECT_EQ(event["comm_calls"]["gradients"], 3);
 }
 
-/// A row of the table of keys in docs/observability.md: | `a`, `b` | kinds | type | meaning |.
+/// A row of the table of keys in docs/observability.md, in which a row has the form
+/// | `a`, `b` | kinds | type | meaning |.
 struct DocumentedKeys {
   std::string kinds, type;
 };

@@ -30,8 +30,9 @@ TEST(HeadSchedule, IsConstantIfTheJobSetsNoSchedule) {
   }
 }
 
-// WeSpeaker's MarginScheduler for increase_start_epoch 3, fix_start_epoch 6, initial_margin 0,
-// final_margin 0.5 and 10 iterations an epoch, in iterations 19, 20, 21, 35, 49 and 50.
+// The expected margins are those of WeSpeaker's MarginScheduler with increase_start_epoch 3,
+// fix_start_epoch 6, initial_margin 0, final_margin 0.5 and 10 iterations an epoch, in iterations
+// 19, 20, 21, 35, 49 and 50.
 TEST(HeadSchedule, ExponentialMarginAgreesWithWeSpeaker) {
   JobConfig job = ten_epochs();
   job.margin_update = {.initial = {.m1 = 1, .m2 = 0, .m3 = 0}, .start_epoch = 2, .end_epoch = 5};

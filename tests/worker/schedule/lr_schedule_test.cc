@@ -27,7 +27,8 @@ StepPlan plan(std::int64_t warmup_steps, std::int64_t total_steps, std::int64_t 
           .last_step = total_steps};
 }
 
-// The rates of arcface_torch's PolynomialLRWarmup after step - 1 calls of its step().
+// The expected rates are those of arcface_torch's PolynomialLRWarmup after step - 1 calls of its
+// step().
 TEST(LrSchedule, PolynomialAgreesWithArcfaceTorch) {
   const LrScheduler linear(polynomial(1), 0.1, plan(10, 100));
   EXPECT_NEAR(linear.at(11), 0.1, 1e-12);
@@ -45,7 +46,7 @@ TEST(LrSchedule, PolynomialAgreesWithArcfaceTorch) {
   EXPECT_NEAR(no_warmup.at(50), 4e-05, 1e-12);
 }
 
-// The rates of PyTorch's CosineAnnealingLR (eta_min 0; then 0.02).
+// The expected rates are those of PyTorch's CosineAnnealingLR, with eta_min 0 and then with 0.02.
 TEST(LrSchedule, CosineAgreesWithPyTorch) {
   const LrScheduler to_zero({.kind = ScheduleKind::kCosine}, 0.1, plan(10, 100));
   EXPECT_NEAR(to_zero.at(5), 0.05, 1e-12);  // warm-up
@@ -63,7 +64,8 @@ TEST(LrSchedule, CosineAgreesWithPyTorch) {
   EXPECT_NEAR(above.at(51), 0.02, 1e-12);
 }
 
-// The rates of PyTorch's OneCycleLR with its defaults; then with other ones.
+// The expected rates are those of PyTorch's OneCycleLR, with its defaults and then with other
+// options.
 TEST(LrSchedule, OneCycleAgreesWithPyTorch) {
   const LrScheduler cycle({.kind = ScheduleKind::kOneCycle}, 0.1, plan(0, 100));
   EXPECT_NEAR(cycle.at(1), 0.004, 1e-12);
@@ -177,7 +179,7 @@ TEST(LrSchedule, FollowsTheImagesIfTheNumberOfWorkersChanges) {
       for (std::int64_t step = done + 1; step <= 300; ++step) {
         EXPECT_DOUBLE_EQ(resized.at(done + 2 * (step - done) - 1), planned.at(step)) << step;
       }
-      // In between, the rate is between those of the planned steps.
+      // Between the planned steps, the rate is between the rates of the planned steps.
       for (std::int64_t step = two.first_step() + 1; step < two.last_step; step += 2) {
         const auto [low, high] = std::minmax({resized.at(step - 1), resized.at(step + 1)});
         EXPECT_GE(resized.at(step), low);

@@ -108,8 +108,8 @@ TEST(StepPlan, ContinuesUnchangedWithTheSameWorkersAndBatch) {
   }
 }
 
-// A job of 60 steps of 2 workers x 4 images continued with one worker after 25 steps, and was once
-// "completed" after 240 of its 480 images.
+// Such a job once ended too early: planned as 60 steps of 2 workers x 4 images, it continued with
+// one worker after 25 steps, and counted as completed after 240 of its 480 images.
 TEST(StepPlan, TrainsAllPlannedImagesWithFewerWorkers) {
   JobConfig job = job_of_epochs(4, 100);
   job.max_steps = 60;
@@ -154,7 +154,7 @@ TEST(StepPlan, NeitherRepeatsNorLosesImagesWithinAnEpochAfterAChange) {
       << "a completed epoch is not repeated";
 
   const StepPlan three = plan_steps(job, 3, 100);           // batches of 18
-  StepPlan four = plan_steps(job, 4, 100, three.after(2));  // batches of 24, from image 36 on
+  StepPlan four = plan_steps(job, 4, 100, three.after(2));  // batches of 24; starts at image 36
   const BatchPlan batches = four.batches(1);
   EXPECT_EQ(batches.first_batch, 2);
   EXPECT_EQ(batches.first_position(2), 36 + 6);

@@ -1,5 +1,5 @@
-// Tests complete workers that lose one of them and continue from memory: the result is
-// bit-identical to an undisturbed job.
+// Tests complete workers: a job that loses a worker and continues from memory must have the same
+// bits as an undisturbed job.
 #include "tests/worker/sessions.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ class SessionsWithSnapshots : public ::testing::TestWithParam<CentrePrecision> {
   }
   void start_process() { stores_.push_back(std::make_unique<SnapshotStore>()); }
 
-  /// Trains a generation; results are by rank. Rank 1 fails when its signals are requested in
+  /// Trains one generation. The results are by rank. Rank 1 fails when its signals are requested in
   /// this micro-batch; 0: never.
   std::vector<TrainedWorker> train_in(const std::filesystem::path& output, Generation generation,
                                       int fails_at) {
@@ -135,7 +135,7 @@ TEST_P(SessionsWithSnapshots, ContinueFromMemoryBitIdentically) {
 }
 
 TEST_P(SessionsWithSnapshots, ContinueFromANewerCheckpoint) {
-  job_.snapshot_seconds = 1e6;  // one snapshot, after the first step
+  job_.snapshot_seconds = 1e6;  // takes only one snapshot, after the first step
   job_.save_every_steps = 2;
   EXPECT_THROW(train_in(folder_ / "parts", 1, 8), CommError);
   stores_[1] = std::make_unique<SnapshotStore>();
@@ -143,7 +143,7 @@ TEST_P(SessionsWithSnapshots, ContinueFromANewerCheckpoint) {
   EXPECT_THAT(messages_[0], ::testing::StartsWith("resumed from"));
 }
 
-// The first generation may have failed before it looked into the folder.
+// The first generation may have failed before it looked into the output folder.
 TEST_P(SessionsWithSnapshots, DoNotContinueFromACheckpointOfAnotherJob) {
   train_in(folder_ / "parts", 1, 0);
   job_id_ = "other";
@@ -157,7 +157,7 @@ TEST_P(SessionsWithSnapshots, DoNotContinueFromACheckpointOfAnotherJob) {
 TEST_P(SessionsWithSnapshots, ReportWhyTheyCannotContinueFromMemory) {
   start_processes(3);
   EXPECT_THROW(train_in(folder_ / "parts", 1, 5), CommError);
-  stores_.resize(1);  // two neighbours are lost
+  stores_.resize(1);  // two neighbouring workers are lost
   start_process();
   start_process();
   train_in(folder_ / "parts", 2, 0);

@@ -18,7 +18,7 @@ SnapshotId id_of(std::int64_t images, Generation generation = 1, std::int64_t wo
           .world_size = world_size};
 }
 
-/// All workers of a ring have the complete snapshot.
+/// Returns what the workers hold if they form a ring and all have the complete snapshot.
 std::vector<HeldSnapshots> ring(const SnapshotId& id) {
   std::vector<HeldSnapshots> all(static_cast<std::size_t>(id.world_size));
   for (std::int64_t rank = 0; rank < id.world_size; ++rank) {
@@ -72,7 +72,7 @@ TEST(SnapshotMoves, CoverEveryRowOnceFromAWorkerThatHasIt) {
   for (const int from : {1, 2, 3, 5}) {
     const auto choice = *choose_snapshot(ring(id_of(50, 1, from)), 101).newest_whole;
     for (const int to : {1, 2, 4, 5, 7}) {
-      if (to < from) continue;  // the holders are current ranks
+      if (to < from) continue;  // holders are numbered by their current ranks
       std::vector<int> seen(101);
       for (const Move& move : plan_moves(choice, 101, to)) {
         const Holders& part = choice.parts[static_cast<std::size_t>(move.part)];

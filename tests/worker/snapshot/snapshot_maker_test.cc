@@ -22,7 +22,7 @@ using testing::snapshot_options;
 using testing::take;
 using testing::wait_for_snapshot;
 
-/// A single worker and its snapshots.
+/// A single worker, its state and its snapshots.
 class SnapshotMakerOfOneWorker : public ::testing::Test {
  protected:
   SnapshotMakerOfOneWorker() { worker_.fill(5); }

@@ -46,7 +46,7 @@ TEST(Snapshots, ContinueFromAnyWorldSizeToAnyOther) {
       const Processes before = processes(from);
       take(before, 5);
       const Outcome outcome = go_on(next_generation(before, to), 5, {.generation = 2});
-      const bool enough = 2 * to >= from;  // one of each two neighbours is left
+      const bool enough = 2 * to >= from;  // whether one of every two neighbours is left
       EXPECT_EQ(outcome.why_not.empty(), enough) << outcome.why_not;
       EXPECT_EQ(!outcome.where.empty(), enough);
       EXPECT_EQ(outcome.moved, outcome.sent);
@@ -72,7 +72,7 @@ TEST(Snapshots, AreCompleteForWorkersWithoutRows) {
   const WorldKeys few{.model = {.classes = 3}};
   const Processes before = processes(6);
   take(before, 5, few);
-  Processes after(before.begin(), before.begin() + 4);  // the others had no rows
+  Processes after(before.begin(), before.begin() + 4);  // the other workers had no rows
   EXPECT_FALSE(go_on(after, 5, few).where.empty());
 }
 
@@ -83,7 +83,8 @@ TEST(Snapshots, RestoreALostRankFromItsNeighbour) {
   const Outcome outcome = go_on(workers, 5, {.generation = 2, .gloo = true});
   EXPECT_EQ(outcome.where,
             "step 5, 3 of 4 parts from their own worker, 1 from the neighbour that kept a copy");
-  // Rank 2 of 4 has 6 of 23 rows. The backbone: 64 weights and momenta, 16 statistics, 5 updates.
+  // Rank 2 of 4 has 6 of the 23 rows. The backbone has 64 weights and momenta, and 16 statistics; 5
+  // updates were made.
   const std::uint64_t backbone = (64 + 64 + 16) * 4 + 5 * 12;
   EXPECT_GE(outcome.moved, 6 * kRow + backbone);
   EXPECT_LE(outcome.moved, 6 * kRow + backbone + kHeader) << "more was sent than rows and backbone";
@@ -138,7 +139,8 @@ TEST(Snapshots, AreTakenAgainAfterTheJobHasContinuedFromThem) {
 }
 
 TEST(Snapshots, MoveOnlyRowsThatChangeTheirOwner) {
-  // Five hosts of two workers. The second and the fourth are lost, and one is added.
+  // Five hosts have two workers each. The second and the fourth host are lost, and a new one is
+  // added.
   const WorldKeys ten{.model = {.classes = 997},
                       .hosts = {"a", "a", "b", "b", "c", "c", "d", "d", "e", "e"},
                       .gloo = true};
@@ -148,7 +150,7 @@ TEST(Snapshots, MoveOnlyRowsThatChangeTheirOwner) {
   const std::vector<int> old_ranks{0, 1, 4, 5, 8, 9};
   const std::vector<Rank> keepers = keepers_of(ten.hosts);
   std::uint64_t rows = 0;
-  for (std::int64_t row = 0; row < 997; ++row) {  // computed independently for each row
+  for (std::int64_t row = 0; row < 997; ++row) {  // the expected number, row by row
     for (int rank = 0; rank < 6; ++rank) {
       if (!shard_of(997, rank, 6).contains(row)) continue;
       const int was = old_ranks[static_cast<std::size_t>(rank)];
@@ -200,7 +202,7 @@ TEST(Snapshots, UseThePlannedMemory) {
                       {.weights = 64 * 4, .state = 16 * 4}, 64 * 4, 7, 3);
   EXPECT_LE(workers[0]->bytes(), planned);
   EXPECT_GE(workers[0]->bytes() + 334 * kRow, planned) << "the neighbour's shard may be smaller";
-  // With other shard sizes memory is allocated again, and the larger one is freed.
+  // Shards of another size need other memory, and the larger memory is freed.
   take({workers[0]}, 8, keys);
   take({workers[0]}, 9, keys);
   take(workers, 10, keys);

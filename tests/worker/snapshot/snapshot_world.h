@@ -31,7 +31,7 @@ inline Processes processes(int count) {
   return all;
 }
 
-/// Comms of one generation: Gloo over loopback, or between threads.
+/// The Comms of one generation. They use Gloo over loopback, or pass data between threads.
 class Comms {
  public:
   Comms(int workers, bool gloo) : meeting_(workers), workers_(workers), gloo_(gloo) {}
@@ -72,8 +72,8 @@ inline void wait_for_snapshot(SnapshotMaker& maker, const TrainingState& state, 
   }
 }
 
-/// Returns the number of updates until a step. They are fewer than the steps, as after a loss that
-/// was not finite.
+/// Returns the number of updates until a step. They are fewer than the steps, as after a step whose
+/// loss was not finite.
 inline std::int64_t updates_of(std::int64_t step) { return step - 1; }
 
 /// All workers take a snapshot of the state of `step`.
@@ -94,7 +94,7 @@ inline void take(const Processes& all, int step, const WorldKeys& keys = {}) {
   });
 }
 
-/// What a generation restores from its workers' memory.
+/// What a generation has restored from its workers' memory.
 struct Outcome {
   std::string where;        ///< source of the state; empty: the state is not from memory
   std::string why_not;      ///< result of why_not_from_memory()
@@ -102,7 +102,7 @@ struct Outcome {
   std::uint64_t sent = 0;   ///< as counted by the Comms
 };
 
-/// Continues from memory. Expects the state of `step`, bit-identical.
+/// Continues from memory. Expects the state of `step` with the same bits.
 inline Outcome go_on(const Processes& all, int step, const WorldKeys& keys = {}) {
   const int workers = static_cast<int>(all.size());
   Comms comms(workers, keys.gloo);

@@ -29,7 +29,7 @@ std::vector<HostFact> with_index(const std::string& value) {
           {"/data/train.idx", value, "give every host the same data"}};
 }
 
-/// Returns each worker's error if the ranks in `differ` have another index.
+/// Returns each worker's error if the ranks in `differ` have another index file than the others.
 std::array<std::string, 5> errors_where(const std::vector<int>& differ) {
   std::array<std::string, 5> errors;
   testing::run_ranks(5, [&](Comm& comm) {

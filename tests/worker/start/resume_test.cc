@@ -33,7 +33,7 @@ class OrderOfAResumedJob : public ::testing::Test {
 TEST_F(OrderOfAResumedJob, IsTheSameIfOtherKeysDiffer) {
   now_.job["lr"] = 0.5;
   now_.job["read_buffer_mib"] = 128;  // does not affect a random order
-  now_.micro_batch = 12;              // neither does this
+  now_.micro_batch = 12;              // does not affect it either
   EXPECT_THAT(other(), IsEmpty());
 }
 

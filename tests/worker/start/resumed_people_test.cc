@@ -1,4 +1,4 @@
-// Tests to whom the class centres of a resumed job belong.
+// Tests to which people the class centres of a resumed job belong.
 #include "worker/start/resumed_people.h"
 
 #include <gmock/gmock.h>

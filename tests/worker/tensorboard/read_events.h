@@ -1,4 +1,4 @@
-// Reads the events of a file, using only the documented layout of frames.
+// Reads the events of a file. Uses only the documented layout of frames, not pfc's code.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -30,7 +30,8 @@ TEST(StepSampler, WantsNoStepIfItIsOff) {
 constexpr std::int64_t kSampledBatch = 4, kSampledMicroBatches = 2, kSampledDimension = 16;
 constexpr int kSampledWorkers = 2;
 
-/// Two workers, one step of two micro-batches, without augmentation and in the order of the data.
+/// Two workers make one step of two micro-batches, without augmentation and in the order of the
+/// data.
 class SampledStep : public ::testing::Test {
  protected:
   SampledStep() {
@@ -89,7 +90,7 @@ TEST_F(SampledStep, ContainsTheLastMicroBatchOfAllWorkers) {
   const std::size_t first = embeddings_.size() / kSampledDimension - kSamples;
   for (std::size_t i = 0; i < kSamples; ++i) {
     const float* const x = embeddings_.data() + (first + i) * kSampledDimension;
-    // A step has consecutive images, and so has each of its micro-batches.
+    // The images of a step are consecutive, and so are those of each of its micro-batches.
     const auto label = static_cast<std::size_t>(faces_.label(static_cast<std::int64_t>(first + i)));
     const float* const centre = centres_.data() + label * kSampledDimension;
     double xx = 0, cc = 0, xc = 0;

@@ -86,7 +86,7 @@ template <typename V>
   return load_number<V>(p);
 }
 
-/// Returns what store_activation() would return for an activation of type T.
+/// Returns `x` as store_activation() would store it in an activation of type T.
 template <typename T, typename V>
 [[gnu::always_inline]] inline V as_stored(V value) {
   T memory[sizeof(V) / sizeof(float)];

@@ -28,7 +28,7 @@ using testing::write_file;
 
 using Bytes = std::vector<std::byte>;
 
-/// A payload of a different length for each number, which contains the magic word.
+/// Returns a payload that contains the magic word, and has another length for each number.
 Bytes payload(std::int64_t number) {
   Bytes bytes(static_cast<std::size_t>(8 + number * 3), static_cast<std::byte>(number));
   std::memcpy(bytes.data() + 4, &kRecordMagic, 4);
@@ -92,7 +92,7 @@ TEST_F(ResumableRecords, DoNotOverwriteTheTargetOfALink) {
   EXPECT_EQ(read_text(folder_ / "precious", 10), "text");
 }
 
-/// Large records bypass the buffer.
+/// Large records are written without going through the buffer.
 TEST_F(ResumableRecords, MayBeLargerThanTheWriteBuffer) {
   const std::vector<std::size_t> sizes{100, 1 << 20, 3 << 20, 700'000, 700'000, 10, 2 << 20};
   ResumableWriter writer(rec_, idx_, "this");
@@ -126,7 +126,7 @@ TEST_F(ResumableRecords, HaveOneWriterAtATime) {
   expect_whole(1);
 }
 
-/// A .rec marks a complete data set, so it must appear last.
+/// A .rec means that the data set is complete, so it must appear last.
 TEST_F(ResumableRecords, RecFileAppearsAfterTheIdxFile) {
   ResumableWriter writer(rec_, idx_, "this");
   writer.append(0, payload(0));
@@ -135,7 +135,7 @@ TEST_F(ResumableRecords, RecFileAppearsAfterTheIdxFile) {
   EXPECT_FALSE(std::filesystem::exists(rec_));
 }
 
-/// Killed at the end, when one file already has its final name.
+/// The program was killed while it finished, when only one file already had its final name.
 TEST_F(ResumableRecords, StartFromScratchIfOnlyTheIdxIsFinal) {
   start(5);
   std::filesystem::rename(part(idx_), idx_);
@@ -143,7 +143,7 @@ TEST_F(ResumableRecords, StartFromScratchIfOnlyTheIdxIsFinal) {
   expect_whole(5);
 }
 
-/// As left by a program that was killed at any moment.
+/// A program that is killed at any moment leaves such files.
 TEST_F(ResumableRecords, FindTheLastCompleteRecordAfterAnyTruncation) {
   start(6);
   const Bytes rec = read_file(part(rec_)), idx = read_file(part(idx_));

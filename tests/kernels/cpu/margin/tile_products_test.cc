@@ -39,8 +39,8 @@ std::vector<Kind> kinds() {
 struct Sizes {
   std::int64_t samples, dimension, classes;
 };
-// Sizes of 1; with remainders after vectors, panels, blocks of rows and blocks of depth; without
-// remainders; and enough embeddings for several threads to pack them.
+// Sizes of 1; sizes with remainders after vectors, panels, blocks of rows and blocks of depth;
+// sizes without remainders; and so many embeddings that several threads pack them.
 constexpr Sizes kSizes[] = {{1, 1, 1},     {7, 20, 5},    {66, 33, 95},  {130, 70, 96},
                             {17, 300, 25}, {128, 64, 48}, {35, 129, 90}, {200, 300, 25}};
 
@@ -143,7 +143,7 @@ TEST_P(TileProductsOfAKind, ComputeTheCentresGradientsInParts) {
   }
 }
 
-// Stretches that end between steps and between products.
+// Some stretches end between two steps, and some between two products.
 TEST_P(TileProductsOfAKind, ComputeTheSameWhileTheyPrefetch) {
   const std::vector<char> memory(5000);
   const std::vector<Stretch> stretches{
@@ -157,7 +157,8 @@ TEST_P(TileProductsOfAKind, ComputeTheSameWhileTheyPrefetch) {
   products_->forward(0, rows(), c_, want.data(), nothing_);
   products_->forward(0, rows(), c_, got.data(), soon);
   EXPECT_EQ(got, want);
-  EXPECT_GE(soon.next, stretches.data() + 2);  // each stretch rounds its last step up
+  // Two stretches are done, because the last step of each stretch is rounded up.
+  EXPECT_GE(soon.next, stretches.data() + 2);
 }
 
 std::string kind_and_sizes_name(const ::testing::TestParamInfo<std::tuple<Kind, Sizes>>& test) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kRowSize = 100;  // not a multiple of the vector size
 
-/// A row in memory, in the storage types of a CentrePrecision.
+/// A row in memory, whose numbers have the storage types of a CentrePrecision.
 class Numbers {
  public:
   Numbers(bool half, const std::vector<float>& values) : half_(half), floats_(values) {

@@ -38,7 +38,7 @@ class ConvolutionAlgorithms : public ::testing::Test {
     }
     return {};
   }
-  // Runs all passes of a convolution like a new process. Returns how many passes were timed.
+  // Runs all passes of a convolution as a new process would. Returns how many passes were timed.
   static int timed_by_a_run(const std::filesystem::path& cache, DType type = DType::kBFloat16) {
     return timed_by_a_run([&] { return make_cuda_ops({.activations = type, .cache = cache}); },
                           type);
@@ -74,7 +74,7 @@ class LackingAlgorithms : public ::testing::TestWithParam<DType> {
   };
   ~LackingAlgorithms() override { simt::set_algorithms({}); }
 
-  // Runs all passes, the last one twice: dw is the sum of both.
+  // Runs all passes. Runs the last one twice, so that dw is the sum of both.
   static Passes run(DType type) {
     const Conv2dShape shape{
         .batch = 2, .in_h = 5, .in_w = 6, .in_c = 3, .out_c = 13, .kernel = 3, .pad = 1};
@@ -172,7 +172,7 @@ TEST_F(ConvolutionAlgorithms, AreTimedOnceForEachKindOfGpu) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 0);
 }
 
-// Otherwise a step would time them while collectives use the GPU.
+// Otherwise a step would time algorithms while collectives use the GPU.
 TEST_F(ConvolutionAlgorithms, AreChosenForBackwardPassesByPlanBackward) {
   const std::unique_ptr<Ops> ops = make_cuda_ops({.cache = folder_.path() / "pfc"});
   const int before = simt::timed_convolutions();
@@ -202,15 +202,16 @@ TEST_F(ConvolutionAlgorithms, AreNeitherTimedNorStoredIfMemoryIsShort) {
 TEST_F(ConvolutionAlgorithms, AreDeterministicEvenIfOthersAreFaster) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc"), 3);
   const std::string text = text_of_the_file();
-  // The emulated cuDNN's fastest algorithm is number 0; its fastest deterministic one is number 5.
+  // In the emulated cuDNN, number 0 is the fastest algorithm, and number 5 the fastest
+  // deterministic one.
   for (const std::string pass : {"forward", "backward data"}) {
     EXPECT_THAT(text, ::testing::HasSubstr("bf16, " + pass + "\t5 1\n"));
   }
-  // Number 5 transforms the numbers first, and the gradient of weights would lose digits.
+  // Algorithm 5 transforms the numbers first, so the gradient of weights would lose digits.
   EXPECT_THAT(text, ::testing::HasSubstr("bf16, backward weights\t1 1\n"));
 }
 
-// Number 5 transforms the numbers first, which loses digits.
+// Algorithm 5 transforms the numbers first, so float32 numbers would lose digits.
 TEST_F(ConvolutionAlgorithms, NeitherTransformNorRoundFloat32ToTf32) {
   EXPECT_EQ(timed_by_a_run(folder_.path() / "pfc", DType::kFloat32), 3);
   const std::string text = text_of_the_file();

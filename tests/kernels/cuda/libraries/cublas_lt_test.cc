@@ -43,12 +43,12 @@ class CublasLtProduct : public ::testing::Test {
     return reinterpret_cast<float*>(buffer.data()) + first;
   }
 
-  // Elements of the wider matrices at which the matrices of a product start.
+  // For each matrix of a product, the element of the wider matrix at which it starts.
   struct First {
     std::int64_t a = 0, b = 0, c = 0;
   };
 
-  // Returns the largest error of such a product, over all elements of the wider result.
+  // Returns the largest error of a product, over all elements of the wider result matrix.
   double error_from(CublasLt& cublas, const First& first) {
     upload(*c_);
     cublas.multiply({.m = kM,

@@ -21,7 +21,7 @@ TEST_F(CudaMarginSoftmax, WaitsOnlyForTheLoss) {
   const auto* const sum = &static_cast<const RowStatistics*>(rows.data())->sum;
   const auto* const gradient = static_cast<const float*>(d_x.data());
   ops_->synchronize();
-  for (int i = 0; i < 3; ++i) {  // the first step allocates memory, which waits
+  for (int i = 0; i < 3; ++i) {  // the first step allocates memory, and therefore waits
     const double sum_before = *sum;
     const float gradient_before = gradient[0], row_before = table.row(5)[0];
     softmax->forward({.embeddings = x, .classes = classes, .positives = positives}, statistics);
@@ -123,7 +123,8 @@ TEST_F(CudaMarginSoftmax, AllocatesItsListsOfSamplesAsPlanned) {
       .binary = true,
       .classes = kRanged,
       .gpu = {.l2_bytes = 1 << 16, .multiprocessors = 2, .memory_bandwidth = 0}};
-  constexpr std::size_t kMissed = 64;  // at most, for the one number of missed updates
+  // Upper bound on the list of missed updates: all rows have missed the same number.
+  constexpr std::size_t kMissed = 64;
   EXPECT_LE(lists_and_tiles,
             static_cast<std::size_t>(margin_device_bytes(plan, kClasses, 0)) + kMissed);
 }
@@ -157,7 +158,7 @@ TEST(MarginPlan, UsesLargeTilesIfMemoryIsFastOrTheCacheIsSmall) {
   EXPECT_EQ(large, (512 << 20) / (1024 * 6 + 512 * 6) / 128 * 128);
   gpu.gpu = {.l2_bytes = 6 << 20, .multiprocessors = 82, .memory_bandwidth = 936'000'000'000};
   EXPECT_EQ(MarginPlan(gpu).tile, large);
-  gpu.classes = 1000;  // no larger than the shard
+  gpu.classes = 1000;  // a tile is no larger than the shard, rounded up
   EXPECT_EQ(MarginPlan(gpu).tile, 1024);
 }
 

@@ -109,8 +109,8 @@ class CudaMarginSoftmax : public ::testing::Test {
     return to_device(*ops_, {kBatchSize, kEmbeddingSize}, x);
   }
 
-  /// Runs one step with these active classes. The contents of their rows do not depend on the
-  /// class numbers.
+  /// Runs one step in which these classes are active. The contents of their rows do not depend on
+  /// the numbers of the classes.
   Outcome step(const SparseTable& table, const std::vector<std::int64_t>& classes,
                const Tensor& gradients = {}, const std::vector<std::int64_t>& slots = {}) {
     for (std::size_t i = 0; i < classes.size(); ++i) {
