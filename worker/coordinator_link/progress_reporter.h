@@ -65,8 +65,8 @@ class ProgressReporter {
   std::mutex mutex_;
   std::condition_variable ended_changed_;
   Progress next_;  // guarded by mutex_; `phase` and `comm` have the values of the last report
-  bool changed_ = false;  // guarded by mutex_; next_ has unreported numbers
-  bool ended_ = false;    // guarded by mutex_
+  bool changed_ = false;                // guarded by mutex_; next_ has unreported numbers
+  bool ended_ = false;                  // guarded by mutex_
   std::optional<TimePoint> vitals_at_;  // used only by thread_: when vitals were last read
   std::thread thread_;
 };
