@@ -17,6 +17,7 @@ Names in the state dict are arcface_torch's, AdaFace's, TFace's or torchvision's
 """
 
 import math
+import os
 
 import numpy as np
 import torch
@@ -35,6 +36,14 @@ VIT = {  # width, depth, drop path, fraction of masked tokens
     "vit_s": (512, 12, .1, .1), "vit_s_dp005_mask_0": (512, 12, .05, 0),
     "vit_b": (512, 24, .1, .1), "vit_b_dp005_mask_005": (512, 24, .05, .05),
     "vit_l_dp005_mask_005": (768, 24, .05, .05), "vit_h": (1024, 48, .1, 0)}
+
+# Networks that differ from another one only in the number of their blocks.
+DEEPER = {"r34", "r100", "r200", "ir_101", "ir_se_101", "resnet34", "resnet101"}
+
+
+def some_depths(networks):
+    """Returns the networks without DEEPER; all of them if PFC_ALL_NETWORKS is set."""
+    return [each for each in networks if each not in DEEPER or os.environ.get("PFC_ALL_NETWORKS")]
 
 
 def convolution(inputs, outputs, kernel, stride=1, groups=1, padding=None):
