@@ -196,6 +196,7 @@ Options parse(CLI::App& app, int argc, char** argv) {
   };
   key("--dimension", "embedding_size", std::int64_t{});
   key("--rate", "sample_rate", double{});
+  key("--hold", "sample_hold", std::int64_t{});
   key("--device", "device", std::string());
   key("--precision", "precision", std::string());
   key("--centre-precision", "centre_precision", std::string());

@@ -179,6 +179,7 @@ struct JobConfig {
   double label_smoothing = 0.0;  ///< share of the wanted probability that all classes share
   std::int64_t sub_centres = 1;  ///< centres per class; the nearest is used
   SampleRate sample_rate;
+  std::int64_t sample_hold = 1;    ///< steps for which a class stays in the sample
   bool sample_correction = false;  ///< corrects the logits, to estimate the loss of all classes
   Precision precision = Precision::kFp32;
   CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< storage of class centres

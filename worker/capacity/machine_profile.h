@@ -54,7 +54,7 @@ struct MachineProfile {
   /// Link between workers of one host. Each GPU has its own link. The workers on a CPU share one,
   /// because the same cores copy the bytes of all workers.
   Link local;
-  double draw_seconds = 0;         ///< to sample one class, on one core, in parallel with the step
+  double draw_seconds = 0;  ///< to draw one class's number, on one core, in parallel with the step
   double decode_seconds = 0;       ///< to decode one image of 112 x 112 pixels, on one core
   double step_seconds = 0;         ///< host's part of a step, outside of its ops
   std::uint64_t memory_bytes = 0;  ///< memory of a GPU; 0 if unknown

@@ -140,11 +140,14 @@ struct CaughtUpCentre {
   BFloat16* halves;
 };
 
-/// The words of random_words(seed, stream, a, b) for b = first, first + 1, ...
+/// The words of random_words(seed, stream, a, b) for b = first, first + 1, ... If late is above 0,
+/// blocks whose first word of random_words(seed, Stream::kSamplePhase, 0, b) is at least late have
+/// a + 1 instead of a.
 struct RandomBlocks {
   std::uint64_t seed;
   Stream stream;
   std::uint32_t a;
+  std::uint32_t late;
   std::uint64_t first;
   std::int64_t blocks;
 };
