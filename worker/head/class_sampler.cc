@@ -56,7 +56,7 @@ class DrawnClasses {
       std::memcpy(&bits, hits_.data() + block, kWord);
       const std::int64_t c = (first + static_cast<std::int64_t>(block)) * 4;
       for (; bits != 0; bits &= bits - 1) {
-        const int bit = std::countr_zero(bits);
+        const std::int64_t bit = std::countr_zero(bits);
         classes_[count_++] = c + bit / 8 * 4 + bit % 8;
       }
     }

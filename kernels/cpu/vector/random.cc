@@ -1,18 +1,21 @@
-// Random words in bulk: Philox 4x32-10 (kernels/math/philox.h) for one counter per vector lane.
+// Random numbers in bulk: Philox 4x32-10 (kernels/math/philox.h) for one counter per vector lane,
+// and normally distributed numbers.
 
 #include <immintrin.h>
 
 #include <cstdint>
 
 #include "kernels/cpu/vector/isa.h"
+#include "kernels/cpu/vector/types/box_muller.h"
 #include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
 namespace {
 
 using UInt [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint32_t;
-using ULong [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint64_t;
 using Bytes [[gnu::vector_size(PFC_VECTOR_BYTES / 4)]] = std::uint8_t;  // one for each lane of UInt
+using HalfUInt [[gnu::vector_size(PFC_VECTOR_BYTES / 2)]] = std::uint32_t;  // ... of ULong
+using Floats [[gnu::vector_size(PFC_VECTOR_BYTES / 2)]] = float;            // ... of Double
 
 /// Returns the 64-bit products of the even lanes, for which GCC has no operator.
 [[gnu::always_inline]] inline ULong multiply_even(ULong a, ULong b) {
@@ -101,6 +104,36 @@ void blocks_below(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits
       __builtin_memcpy(hits + i, &bytes, static_cast<std::size_t>(lanes));
     }
   }
+}
+
+void random_row(const RandomRow& r, std::uint32_t* words) {
+  for (std::int64_t i = 0; i < r.blocks; i += kWidth) {
+    const UInt a = lane_numbers() + (r.a + static_cast<std::uint32_t>(i));
+    const PhiloxVectors of = philox(r.seed, {{UInt{} + static_cast<std::uint32_t>(r.row),
+                                              UInt{} + static_cast<std::uint32_t>(r.row >> 32), a,
+                                              UInt{} + static_cast<std::uint32_t>(r.stream)}});
+    for (std::int64_t lane = 0; lane < kWidth; ++lane) {
+      for (std::int64_t k = 0; k < 4; ++k) words[4 * (i + lane) + k] = of.x[k][lane];
+    }
+  }
+}
+
+bool normal_pairs(const std::uint32_t* words, std::int64_t pairs, float* numbers) {
+  ULong doubtful{};
+  for (std::int64_t i = 0; i < pairs; i += kWidth / 2) {
+    ULong both;
+    __builtin_memcpy(&both, words + 2 * i, sizeof(both));
+    const NormalVectors normal = normal_vectors(both);
+    doubtful |= normal.doubtful;
+    const Floats a = __builtin_convertvector(normal.a, Floats);
+    const Floats b = __builtin_convertvector(normal.b, Floats);
+    both = __builtin_convertvector(reinterpret_cast<HalfUInt>(a), ULong) |
+           __builtin_convertvector(reinterpret_cast<HalfUInt>(b), ULong) << 32;
+    __builtin_memcpy(numbers + 2 * i, &both, sizeof(both));
+  }
+  std::uint64_t any = 0;
+  for (std::int64_t lane = 0; lane < kWidth / 2; ++lane) any |= doubtful[lane];
+  return any == 0;
 }
 
 }  // namespace pfc::PFC_ISA
