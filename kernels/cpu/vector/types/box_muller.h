@@ -104,11 +104,11 @@ struct NormalVectors {
   NormalVectors normal{.a = radius * reinterpret_cast<Double>(cosine ^ cosine_sign),
                        .b = radius * reinterpret_cast<Double>(sine ^ sine_sign),
                        .doubtful = {}};
-  // A float has 29 bits less than a double.
+  // The middle between two floats: the 29 bits that a float drops are 2^28. Differences wrap.
   constexpr std::uint64_t kDropped = (1u << 29) - 1, kMiddle = 1u << 28, kErrors = 64;
   const ULong a = (reinterpret_cast<ULong>(normal.a) + (kErrors - kMiddle)) & kDropped;
   const ULong b = (reinterpret_cast<ULong>(normal.b) + (kErrors - kMiddle)) & kDropped;
-  const Double small = r * r;  // r has a relative error only of 1e-26 / r
+  const Double small = r * r;  // the absolute error of r, about 1e-26, matters if r is this small
   normal.doubtful =
       reinterpret_cast<ULong>((a < 2 * kErrors) | (b < 2 * kErrors) | (small < 1e-24));
   return normal;
