@@ -4,10 +4,11 @@
 // the collectives around it. Workers are threads of this process, connected by Gloo on loopback,
 // or by NCCL with one GPU each (--device cuda). --threads: compute threads per worker on a CPU.
 // Classes are sampled before the step and timed separately, because training samples them during
-// the forward pass. Embeddings are on the device before the step. Prints one JSON object: seconds
-// and sample_seconds of every measured step, the first step's loss, rank 0's active classes and
-// collectives of a step, the peak resident memory of the process, and the used memory of rank 0's
-// GPU after the last step (0 on a CPU).
+// the forward pass. Embeddings are on the device before the step. Prints one JSON object:
+// create_seconds to draw the initial centres and compute their norms, seconds and sample_seconds of
+// every measured step, the first step's loss, rank 0's active classes and collectives of a step,
+// the peak resident memory of the process, and the used memory of rank 0's GPU after the last step
+// (0 on a CPU).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -49,6 +50,7 @@ HeadOptions head_options_of(const JobConfig& job, const Options& options) {
 }
 
 struct Measurements {
+  double create_seconds = 0;
   std::vector<double> seconds, sample_seconds;
   double first_loss = 0;
   std::int64_t active = 0;  // number of active classes in the last step
@@ -93,14 +95,16 @@ class Worker {
         comms_(make_device_comms(
             *ops_, {.membership = {.rank = rank, .world_size = options.workers}}, &store)),
         comm_(*comms_.step),
+        creation_(Clock::now()),
         head_(make_head(*ops_, comm_, head_options_of(job, options))),
+        create_seconds_(seconds_since(creation_)),
         embeddings_(ops_->allocate(bytes(own_))),
         all_embeddings_(ops_->allocate(bytes(options.samples))),
         d_embeddings_(ops_->allocate(bytes(own_))) {}
 
   Measurements run() {
     Input input(options_, dimension_);
-    Measurements m;
+    Measurements m{.create_seconds = create_seconds_};
     for (std::int64_t step = 1; step <= options_.warm_up + options_.steps; ++step) {
       input.draw();
       const StepTimes times = run_step(input, step, m);
@@ -160,7 +164,9 @@ class Worker {
   std::unique_ptr<Ops> ops_;
   DeviceComms comms_;
   Comm& comm_;
+  const TimePoint creation_;
   std::unique_ptr<Head> head_;
+  const double create_seconds_;
   std::unique_ptr<Buffer> embeddings_;      // [N / W, D]
   std::unique_ptr<Buffer> all_embeddings_;  // [N, D]
   std::unique_ptr<Buffer> d_embeddings_;    // [N / W, D]
@@ -196,6 +202,7 @@ Options parse(CLI::App& app, int argc, char** argv) {
   };
   key("--dimension", "embedding_size", std::int64_t{});
   key("--rate", "sample_rate", double{});
+  key("--hold", "sample_hold", std::int64_t{});
   key("--device", "device", std::string());
   key("--precision", "precision", std::string());
   key("--centre-precision", "centre_precision", std::string());
@@ -213,7 +220,8 @@ int main(int argc, char** argv) {
   try {
     const pfc::Options options = pfc::parse(app, argc, argv);
     const pfc::Measurements m = pfc::measure(options);
-    const nlohmann::ordered_json object{{"seconds", m.seconds},
+    const nlohmann::ordered_json object{{"create_seconds", m.create_seconds},
+                                        {"seconds", m.seconds},
                                         {"sample_seconds", m.sample_seconds},
                                         {"loss", m.first_loss},
                                         {"active_classes", m.active},

@@ -7,11 +7,14 @@
 namespace pfc {
 
 /// Element i is drawn if uniform01(word) < rate, where word is number i % 4 of random_words(seed,
-/// Stream::kClassSampling, a, i / 4).
+/// Stream::kClassSampling, (step + phase) / hold, i / 4). The phase is floor(hold * first / 2^32),
+/// where first is word 0 of random_words(seed, Stream::kSamplePhase, 0, i / 4). So every element is
+/// drawn again every `hold` steps; each step draws 1 / hold of the elements again.
 struct ClassDraw {
   double rate = 1;  ///< 0 to 1
   std::uint64_t seed = 0;
-  std::uint32_t a = 0;  ///< distinguishes draws with the same seed, see random_words()
+  std::int64_t step = 0;  ///< 0 to 2^32 - 1
+  std::int64_t hold = 1;  ///< 1 to 2^31
 };
 
 /// Sets bit j of hits[k] if element 4 * (first_block + k) + j is drawn. Same on every CPU.

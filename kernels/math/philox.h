@@ -21,6 +21,7 @@ enum class Stream : std::uint32_t {
   kTiming = 9,
   kElasticMargin = 10,
   kTokenMask = 11,
+  kSamplePhase = 12,
 };
 
 struct Philox4 {

@@ -99,8 +99,8 @@ class Resume(JobTest):
             self.assertEqual(told, read == "sequential", done.stdout)
 
     def test_adamw_resumes_with_the_same_bits_while_centres_have_updates_outstanding(self):
-        self.resumes_with_the_same_bits(6, batch_size=2, max_steps=12, num_epoch=2, sample_rate=0.2, optimizer="adamw", lr=1e-3,
-                                        weight_decay=0.1)
+        self.resumes_with_the_same_bits(6, batch_size=2, max_steps=12, num_epoch=2, sample_rate=0.2, sample_hold=5,
+                                        optimizer="adamw", lr=1e-3, weight_decay=0.1)
         with open(self.folder / "b/step-000000006/centres-00000-of-00002.safetensors", "rb") as file:
             self.assertIn(b'"updated"', file.read(4096))
 

@@ -49,6 +49,8 @@ CASES = [
     ("two workers, margin and sample rate by epoch, corrected",
      {"batch_size": 16, "sample_rate": [[0, 0.3], [1, 0.6], [1.4, 1]], "sample_correction": True,
       "margin_update": {"initial": [1, 0.1, 0.1], "start_epoch": 0.2, "end_epoch": 1.2}}, 2, "embeddings.npy"),
+    ("two workers, sample held for 5 steps, rate by epoch",
+     {"batch_size": 16, "sample_rate": [[0, 0.3], [0.8, 0.6]], "sample_hold": 5}, 2, "embeddings.npy"),
     ("linear layer", LINEAR, 1, "embeddings.npy"),
     ("linear layer, two workers, sampled, adamw", {**ADAMW, **LINEAR, "batch_size": 16, "sample_rate": 0.3}, 2,
      "embeddings.npy"),
@@ -149,7 +151,8 @@ def with_torch(job, workers, rows, labels, start):
         if "linear.weight" in weights:
             x = torch.nn.functional.linear(x, weights["linear.weight"], weights["linear.bias"])
         label = labels[first:first + batch]
-        active = head_reference.active_classes(CLASSES, label, now["sample_rate"], job["seed"], step)
+        active = head_reference.active_classes(CLASSES, label, now["sample_rate"], job["seed"], step,
+                                               job.get("sample_hold", 1))
         places = torch.from_numpy(np.searchsorted(active, label))
         optimizer.zero_grad(set_to_none=False)
         drawn = torch.from_numpy(~np.isin(active, label))

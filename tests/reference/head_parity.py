@@ -199,6 +199,7 @@ def cases():
     yield "filter", {"interclass_filtering_threshold": 0.1}, step, 1, run_case
     for rate, workers in ((0.3, 1), (0.3, 3), (0.1, 2), (0.0, 5)):
         yield f"rate {rate} workers {workers}", {"sample_rate": rate}, step, workers, run_case
+    yield "rate 0.3 held for 5 steps", {"sample_rate": 0.3, "sample_hold": 5}, step, 3, run_case
     adamw = {"optimizer": "adamw", "lr": 1e-3}
     yield "adamw", adamw, step, 1, run_case
     yield "adamw sampled", {**adamw, "sample_rate": 0.2}, step, 2, run_case

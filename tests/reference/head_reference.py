@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-CLASS_SAMPLING_STREAM = 1
+CLASS_SAMPLING_STREAM, SAMPLE_PHASE_STREAM = 1, 12
 ELASTIC_MARGIN_STREAM = 10
 
 
@@ -25,17 +25,23 @@ def philox4x32_10(key, counter):
     return np.stack(c)
 
 
-def uniform(seed, stream, step, count):
-    """Returns u(seed, step, i) in [0, 1) for i = 0 .. count - 1, with 24 bits."""
+def block_words(seed, stream, step, count):
+    """Returns the words [4, n] of the blocks of four for count elements."""
     blocks = np.arange((count + 3) // 4)
-    words = philox4x32_10(seed, [blocks, blocks >> 32, np.full_like(blocks, step),
-                                 np.full_like(blocks, stream)])
-    return (words.T.reshape(-1)[:count] >> np.uint64(8)) / 2.0 ** 24
+    return philox4x32_10(seed, [blocks, blocks >> 32, np.full_like(blocks, step),
+                                np.full_like(blocks, stream)])
 
 
-def active_classes(classes, labels, rate, seed, step):
-    """Returns the sorted classes of the batch and of u(seed, step, class) < rate."""
-    chosen = uniform(seed, CLASS_SAMPLING_STREAM, step, classes) < rate
+def uniform(seed, stream, step, count):
+    """Returns u(seed, step, i) in [0, 1) for i = 0 .. count - 1, with 24 bits. step: a number, or one for each block."""
+    return (block_words(seed, stream, step, count).T.reshape(-1)[:count] >> np.uint64(8)) / 2.0 ** 24
+
+
+def active_classes(classes, labels, rate, seed, step, hold=1):
+    """Returns the sorted classes of the batch and of u(seed, (step + phase(class)) // hold, class) < rate."""
+    first = block_words(seed, SAMPLE_PHASE_STREAM, 0, classes)[0]
+    phases = (first * np.uint64(hold) >> np.uint64(32)).astype(np.int64)
+    chosen = uniform(seed, CLASS_SAMPLING_STREAM, (step + phases) // hold, classes) < rate
     chosen[labels[labels >= 0]] = True
     return np.flatnonzero(chosen)
 
@@ -250,7 +256,8 @@ def head_step(tensors, job, step, micro_batches=1, loss_state=None):
     losses, d_embeddings = [], []
     for x, label in zip(np.split(tensors["embeddings"].astype(np.float64), micro_batches),
                         np.split(labels, micro_batches)):
-        active = active_classes(len(table["centres"]), label, job["sample_rate"], job["seed"], step)
+        active = active_classes(len(table["centres"]), label, job["sample_rate"], job["seed"], step,
+                                job.get("sample_hold", 1))
         places = torch.from_numpy(np.where(label >= 0, np.searchsorted(active, label), -1))
         embeddings = torch.from_numpy(x).requires_grad_()
         centres = torch.from_numpy(table["centres"][active]).requires_grad_()

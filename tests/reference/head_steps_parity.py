@@ -33,6 +33,7 @@ LIMITS = {"losses": 1e-5, "d_embeddings": 1e-2, "moved": 3e-4, "momentum": 1e-3,
 def cases():
     """Yields name, keys of the job, and standard deviation of the centres."""
     yield "sgd", {**SGD, "sample_rate": 0.1}, 0.01
+    yield "sgd, held for 8 steps", {**SGD, "sample_rate": 0.1, "sample_hold": 8}, 0.01
     yield "sgd, all classes", SGD, 0.01
     yield "adamw", {**ADAMW, "sample_rate": 0.1}, 0.01
     yield "adamw, labels alone", {**ADAMW, "sample_rate": 0.0}, 0.01
@@ -65,7 +66,7 @@ def dense(tensors, job):
     for t in range(STEPS):
         labels = tensors["labels"][t]
         active = head_reference.active_classes(CLASSES, labels, job["sample_rate"], job["seed"],
-                                               t + 1)
+                                               t + 1, job.get("sample_hold", 1))
         places = torch.from_numpy(np.searchsorted(active, labels))
         x = torch.from_numpy(tensors["embeddings"][t].astype(np.float64)).requires_grad_()
         optimizer.zero_grad(set_to_none=False)

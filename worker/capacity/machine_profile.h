@@ -54,8 +54,7 @@ struct MachineProfile {
   /// Link between workers of one host. Each GPU has its own link. The workers on a CPU share one
   /// link, because the same cores copy the bytes of all workers.
   Link local;
-  /// To decide whether one class is sampled; on one core, in parallel with the step.
-  double draw_seconds = 0;
+  double draw_seconds = 0;  ///< to draw one class's number, on one core, in parallel with the step
   double decode_seconds = 0;       ///< to decode one image of 112 x 112 pixels, on one core
   double step_seconds = 0;         ///< the host's part of a step, outside the step's ops
   std::uint64_t memory_bytes = 0;  ///< memory of a GPU; 0 if unknown

@@ -108,7 +108,7 @@ HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows
   const double moments = bytes_of_number(o.centre_precision, true) * d *
                          (o.optimizer == OptimizerKind::kAdamW ? 2 : 1);
   HeadWork work{.logits = n * active * static_cast<double>(o.sub_centres),
-                .drawn = rate < 1 ? shard : 0};
+                .drawn = rate < 1 ? shard * (o.sample_hold > 1 ? 2 : 1) : 0};
   const double product = 2 * n * active * d;
   const double budget = o.logits_memory * shard * (centre + moments);
   const double kept = work.logits == 0 ? 1 : std::min(1.0, budget / (work.logits * 4));

@@ -5,26 +5,14 @@
 #include <numeric>
 #include <vector>
 
+#include "kernels/cpu/normal_row.h"
 #include "kernels/math/missed_updates.h"
-#include "kernels/math/normal.h"
 #include "worker/head/row_copy.h"
 
 namespace pfc {
 namespace {
 
 constexpr float kInitialDeviation = 0.01f;
-
-void draw_centre(std::uint64_t seed, std::int64_t c, std::int64_t dimension, float* row) {
-  for (std::int64_t i = 0; i < dimension; i += 4) {
-    const Philox4 words = random_words(seed, Stream::kCentreInit, static_cast<std::uint32_t>(i / 4),
-                                       static_cast<std::uint64_t>(c));
-    const NormalPair first = box_muller(words.x[0], words.x[1]);
-    const NormalPair second = box_muller(words.x[2], words.x[3]);
-    const float four[] = {first.a, first.b, second.a, second.b};
-    const std::int64_t count = std::min<std::int64_t>(4, dimension - i);
-    for (std::int64_t k = 0; k < count; ++k) row[i + k] = kInitialDeviation * four[k];
-  }
-}
 
 DType weight_type(CentrePrecision p) {
   return p == CentrePrecision::kBf16 ? DType::kBFloat16 : DType::kFloat32;
@@ -81,7 +69,11 @@ void ClassCentres::initialise(Ops& ops) {
     const std::int64_t count = std::min(most, shard_.size() - begin);
 #pragma omp parallel for schedule(static)
     for (std::int64_t row = 0; row < count; ++row) {
-      draw_centre(options_.seed, shard_.begin + begin + row, d, rows.data() + row * d);
+      draw_normal_row({.seed = options_.seed,
+                       .stream = Stream::kCentreInit,
+                       .row = static_cast<std::uint64_t>(shard_.begin + begin + row),
+                       .deviation = kInitialDeviation},
+                      {rows.data() + row * d, static_cast<std::size_t>(d)});
       if (options_.bias) rows[static_cast<std::size_t>((row + 1) * d - 1)] = 0;
     }
     copy_rows_to_device(ops, row_range(weight, begin, count), rows.data());

@@ -4,6 +4,8 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 #include <numeric>
 #include <string>
 
@@ -12,8 +14,6 @@
 
 namespace pfc {
 namespace {
-
-constexpr std::int64_t kBlocksAtOnce = 1024;  // blocks of four classes; their draws fill 1 KiB
 
 void check_labels(const SampleOptions& o, std::span<const std::int64_t> labels) {
   const auto per_image = static_cast<std::size_t>(o.labels_per_image);
@@ -37,6 +37,44 @@ std::vector<std::int64_t> labels_inside(RowRange shard, std::span<const std::int
   return inside;
 }
 
+/// Draws the classes of a part of the shard, sorted.
+class DrawnClasses {
+ public:
+  /// Draws from the first classes of `from`, at most 4096. end() is then the end of the part.
+  void make(const ClassDraw& draw, RowRange from) {
+    const std::int64_t first = from.begin / 4;
+    end_ = std::min(from.end, (first + kBlocks) * 4);
+    const auto blocks = static_cast<std::size_t>((end_ + 3) / 4 - first);
+    draw_classes(draw, first, std::span(hits_).first(blocks));
+    // The part may begin or end within a block of four.
+    hits_[0] &= static_cast<std::uint8_t>(0xfu << (from.begin - 4 * first));
+    hits_[blocks - 1] &= static_cast<std::uint8_t>(0xfu >> (-end_ & 3));
+    std::fill(hits_.begin() + static_cast<std::ptrdiff_t>(blocks), hits_.end(), std::uint8_t{0});
+    count_ = 0;
+    for (std::size_t block = 0; block < blocks; block += kWord) {
+      std::uint64_t bits = 0;  // of eight blocks, which have a byte each
+      std::memcpy(&bits, hits_.data() + block, kWord);
+      const std::int64_t c = (first + static_cast<std::int64_t>(block)) * 4;
+      for (; bits != 0; bits &= bits - 1) {
+        const std::int64_t bit = std::countr_zero(bits);
+        classes_[count_++] = c + bit / 8 * 4 + bit % 8;
+      }
+    }
+  }
+  [[nodiscard]] std::span<const std::int64_t> classes() const {
+    return std::span(classes_).first(count_);
+  }
+  [[nodiscard]] std::int64_t end() const { return end_; }
+
+ private:
+  static constexpr std::int64_t kBlocks = 1024;  // their draws fill 1 KiB
+  static constexpr std::size_t kWord = sizeof(std::uint64_t);
+  std::array<std::uint8_t, kBlocks> hits_{};
+  std::array<std::int64_t, 4 * kBlocks> classes_{};
+  std::size_t count_ = 0;
+  std::int64_t end_ = 0;
+};
+
 }  // namespace
 
 std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange shard,
@@ -54,24 +92,20 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
   active.reserve(positives.size() +
                  static_cast<std::size_t>(1.02 * options.rate * static_cast<double>(shard.size())));
   const ClassDraw draw{
-      .rate = options.rate, .seed = options.seed, .a = static_cast<std::uint32_t>(step)};
+      .rate = options.rate, .seed = options.seed, .step = step, .hold = options.hold};
+  DrawnClasses drawn;
   auto positive = positives.begin();
-  const std::int64_t end = (shard.end + 3) / 4;
-  std::array<std::uint8_t, kBlocksAtOnce> hits{};
-  for (std::int64_t block = shard.begin / 4; block < end; block += kBlocksAtOnce) {
-    const std::int64_t count = std::min(kBlocksAtOnce, end - block);
-    draw_classes(draw, block, std::span(hits).first(static_cast<std::size_t>(count)));
-    for (std::int64_t k = 0; k < count; ++k) {
-      for (unsigned bits = hits[static_cast<std::size_t>(k)]; bits != 0; bits &= bits - 1) {
-        const std::int64_t c = (block + k) * 4 + std::countr_zero(bits);
-        if (!shard.contains(c)) continue;  // the block crosses the shard's border
-        while (positive != positives.end() && *positive < c) active.push_back(*positive++);
-        if (positive != positives.end() && *positive == c) ++positive;
-        active.push_back(c);
-      }
+  for (std::int64_t begin = shard.begin; begin < shard.end; begin = drawn.end()) {
+    drawn.make(draw, {begin, shard.end});
+    const auto until = std::lower_bound(positive, positives.end(), drawn.end());
+    if (positive == until) {
+      active.insert(active.end(), drawn.classes().begin(), drawn.classes().end());
+    } else {
+      std::ranges::set_union(drawn.classes(), std::span(positive, until),
+                             std::back_inserter(active));
     }
+    positive = until;
   }
-  active.insert(active.end(), positive, positives.end());
   return active;
 }
 

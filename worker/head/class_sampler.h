@@ -14,13 +14,15 @@ namespace pfc {
 struct SampleOptions {
   std::int64_t classes = 0;  ///< number of classes in the whole table
   double rate = 1.0;         ///< 0: only the classes of the batch; 1: all
+  std::int64_t hold = 1;     ///< steps for which a class stays drawn, 1 to 2^31
   std::uint64_t seed = 0;
   std::int64_t labels_per_image = 1;
 };
 
 /// Returns the active classes of a shard as sorted global indices: every label in the shard, and
-/// every class c with u(seed, step, c) < rate, where u is uniform in [0, 1) by Philox 4x32-10. So
-/// the union over all shards is the same for any number of workers. Takes time proportional to the
+/// every class c with u(seed, (step + phase(c)) / hold, c) < rate. The quotient is rounded down; u
+/// is uniform in [0, 1), and phase(c) in 0 .. hold - 1 (both Philox 4x32-10, see ClassDraw). So the
+/// union over all shards is the same for any number of workers. Takes time proportional to the
 /// shard. labels: [N, labels_per_image], padded with -1. Throws InputError that names the label and
 /// its sample if a label is outside 0 .. classes - 1.
 std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange shard,

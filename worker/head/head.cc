@@ -105,6 +105,7 @@ class ShardedHead : public Head {
                                      std::int64_t step) const override {
     const SampleOptions o{.classes = options_.classes,
                           .rate = settings(step).sample_rate,
+                          .hold = options_.sample_hold,
                           .seed = options_.seed,
                           .labels_per_image = options_.labels_per_image};
     return {.step = step, .classes = sample_classes(o, shard(), all_labels, step)};
@@ -393,6 +394,7 @@ HeadOptions head_options(const JobConfig& job) {
           .label_smoothing = job.label_smoothing,
           .labels_per_image = std::max<std::int64_t>(job.labels_per_image, 1),
           .sample_rate = job.sample_rate,
+          .sample_hold = job.sample_hold,
           .sample_correction = job.sample_correction,
           .seed = job.seed,
           .optimizer = job.optimizer,

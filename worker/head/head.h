@@ -31,7 +31,8 @@ struct HeadOptions {
   /// Above 1, a sample may have several labels, which then have equal wanted probabilities. Not for
   /// losses with has_sample_margins().
   std::int64_t labels_per_image = 1;
-  SampleRate sample_rate;  ///< without follow(), every step uses the largest rate
+  SampleRate sample_rate;        ///< without follow(), every step uses the largest rate
+  std::int64_t sample_hold = 1;  ///< SampleOptions::hold
   bool sample_correction = false;
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
@@ -92,9 +93,8 @@ class Head {
   [[nodiscard]] virtual HeadSettings settings(std::int64_t step) const = 0;
 
   /// Chooses the active classes for the labels of all workers: every label of this shard, and
-  /// every class c with u(seed, step, c) < the step's sample_rate (class_sampler.h). Thread-safe,
-  /// so it can run while another thread trains. Throws InputError if a label is outside 0 ..
-  /// classes - 1.
+  /// classes that are drawn with the step's sample_rate (sample_classes()). Thread-safe, so it can
+  /// run while another thread trains. Throws InputError if a label is outside 0 .. classes - 1.
   [[nodiscard]] virtual ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                              std::int64_t step) const = 0;
 

@@ -21,6 +21,13 @@ void each_piece(const Tensor& rows, const F& f) {
   }
 }
 
+/// Computes to[i] = f(from[i]) on all threads of this worker.
+template <typename From, typename To, typename F>
+void convert(const From* from, To* to, std::int64_t n, const F& f) {
+#pragma omp parallel for simd schedule(static) if (parallel : n > 65536)
+  for (std::int64_t i = 0; i < n; ++i) to[i] = f(from[i]);
+}
+
 }  // namespace
 
 Tensor row_range(const Tensor& t, std::int64_t begin, std::int64_t count) {
@@ -38,8 +45,7 @@ void copy_rows_to_device(Ops& ops, const Tensor& rows, const float* host) {
   std::vector<BFloat16> piece;
   each_piece(rows, [&](const Tensor& t, std::int64_t first) {
     piece.resize(static_cast<std::size_t>(t.elements()));
-    std::transform(host + first, host + first + t.elements(), piece.begin(),
-                   [](float x) { return nearest_bfloat16(x); });  // a lambda can be inlined
+    convert(host + first, piece.data(), t.elements(), [](float x) { return nearest_bfloat16(x); });
     ops.copy_to_device(t, piece.data());
   });
 }
@@ -50,8 +56,7 @@ void copy_rows_to_host(Ops& ops, float* host, const Tensor& rows) {
   each_piece(rows, [&](const Tensor& t, std::int64_t first) {
     piece.resize(static_cast<std::size_t>(t.elements()));
     ops.copy_to_host(piece.data(), t);
-    std::transform(piece.begin(), piece.end(), host + first,
-                   [](BFloat16 b) { return float_of(b); });
+    convert(piece.data(), host + first, t.elements(), [](BFloat16 b) { return float_of(b); });
   });
 }
 

@@ -87,6 +87,8 @@ inline constexpr NumberRange kImageSize{
     .low = 0, .high = 4096, .high_open = false, .text = "an integer from 0 to 4096"};
 inline constexpr NumberRange kSubCentres{
     .low = 1, .high = 16, .high_open = false, .text = "an integer from 1 to 16"};
+inline constexpr NumberRange kHold{
+    .low = 1, .high = 1e6, .high_open = false, .text = "an integer from 1 to 1000000"};
 inline constexpr NumberRange kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
 
@@ -252,6 +254,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("label_smoothing", job.label_smoothing, kSmoothing);
   v.number("sub_centres", job.sub_centres, kSubCentres);
   v.sample_rate("sample_rate", job.sample_rate);
+  v.number("sample_hold", job.sample_hold, kHold);
   v.flag("sample_correction", job.sample_correction);
   v.choice("precision", job.precision, kPrecisions);
   v.choice("centre_precision", job.centre_precision, kCentrePrecisions);

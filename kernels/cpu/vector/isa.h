@@ -88,5 +88,7 @@ void to_float(const BFloat16* x, float* y, std::int64_t n);
 void to_bfloat16(const float* x, BFloat16* y, std::int64_t n);
 
 void blocks_below(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits);
+void random_row(const RandomRow& r, std::uint32_t* words);
+bool normal_pairs(const std::uint32_t* words, std::int64_t pairs, float* numbers);
 
 }  // namespace pfc::PFC_ISA

@@ -1,17 +1,21 @@
-// Random words in bulk: Philox 4x32-10 (kernels/math/philox.h) for one counter per vector lane.
+// Random numbers in bulk: Philox 4x32-10 (kernels/math/philox.h) for one counter per vector lane,
+// and normally distributed numbers.
 
 #include <immintrin.h>
 
 #include <cstdint>
 
 #include "kernels/cpu/vector/isa.h"
+#include "kernels/cpu/vector/types/box_muller.h"
 #include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
 namespace {
 
 using UInt [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint32_t;
-using ULong [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint64_t;
+using Bytes [[gnu::vector_size(PFC_VECTOR_BYTES / 4)]] = std::uint8_t;  // one for each lane of UInt
+using HalfUInt [[gnu::vector_size(PFC_VECTOR_BYTES / 2)]] = std::uint32_t;  // ... of ULong
+using Floats [[gnu::vector_size(PFC_VECTOR_BYTES / 2)]] = float;            // ... of Double
 
 /// Returns the 64-bit products of the even lanes, for which GCC has no operator.
 [[gnu::always_inline]] inline ULong multiply_even(ULong a, ULong b) {
@@ -59,16 +63,21 @@ struct PhiloxVectors {
   return c;
 }
 
-/// Returns random_words(seed, stream, a, b) for b = block, block + 1, ..., one b per lane.
-[[gnu::always_inline]] inline PhiloxVectors random_vectors(std::uint64_t seed, Stream stream,
-                                                           std::uint32_t a, std::uint64_t block) {
+/// Returns 0, 1, 2, ...
+[[gnu::always_inline]] inline UInt lane_numbers() {
   UInt lanes{};
   for (std::int64_t lane = 0; lane < kWidth; ++lane) lanes[lane] = static_cast<std::uint32_t>(lane);
+  return lanes;
+}
+
+/// Returns random_words(seed, stream, a, b) for b = block, block + 1, ..., one a and b per lane.
+[[gnu::always_inline]] inline PhiloxVectors random_vectors(std::uint64_t seed, Stream stream,
+                                                           UInt a, std::uint64_t block) {
   const auto first = static_cast<std::uint32_t>(block);
-  const UInt low = lanes + first;
+  const UInt low = lane_numbers() + first;
   const UInt carry = low < first ? UInt{} + 1u : UInt{};
   const UInt high = carry + static_cast<std::uint32_t>(block >> 32);
-  return philox(seed, {{low, high, UInt{} + a, UInt{} + static_cast<std::uint32_t>(stream)}});
+  return philox(seed, {{low, high, a, UInt{} + static_cast<std::uint32_t>(stream)}});
 }
 
 }  // namespace
@@ -76,17 +85,55 @@ struct PhiloxVectors {
 void blocks_below(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits) {
   std::int64_t i = 0;
   for (; i < r.blocks; i += kWidth) {
-    const PhiloxVectors words =
-        random_vectors(r.seed, r.stream, r.a, r.first + static_cast<std::uint64_t>(i));
+    const std::uint64_t block = r.first + static_cast<std::uint64_t>(i);
+    UInt a = UInt{} + r.a;
+    if (r.late > 0) {
+      const UInt phase = random_vectors(r.seed, Stream::kSamplePhase, UInt{}, block).x[0];
+      a += phase >= r.late ? UInt{} + 1u : UInt{};
+    }
+    const PhiloxVectors words = random_vectors(r.seed, r.stream, a, block);
     UInt bits{};
     for (std::uint32_t k = 0; k < 4; ++k) {
       bits |= (words.x[k] >> 8) < limit ? UInt{} + (1u << k) : UInt{};
     }
+    const Bytes bytes = __builtin_convertvector(bits, Bytes);
     const std::int64_t lanes = r.blocks - i < kWidth ? r.blocks - i : kWidth;
-    for (std::int64_t lane = 0; lane < lanes; ++lane) {
-      hits[i + lane] = static_cast<std::uint8_t>(bits[lane]);
+    if (lanes == kWidth) {
+      __builtin_memcpy(hits + i, &bytes, sizeof(bytes));
+    } else {
+      __builtin_memcpy(hits + i, &bytes, static_cast<std::size_t>(lanes));
     }
   }
+}
+
+void random_row(const RandomRow& r, std::uint32_t* words) {
+  for (std::int64_t i = 0; i < r.blocks; i += kWidth) {
+    const UInt a = lane_numbers() + (r.a + static_cast<std::uint32_t>(i));
+    const PhiloxVectors of = philox(r.seed, {{UInt{} + static_cast<std::uint32_t>(r.row),
+                                              UInt{} + static_cast<std::uint32_t>(r.row >> 32), a,
+                                              UInt{} + static_cast<std::uint32_t>(r.stream)}});
+    for (std::int64_t lane = 0; lane < kWidth; ++lane) {
+      for (std::int64_t k = 0; k < 4; ++k) words[4 * (i + lane) + k] = of.x[k][lane];
+    }
+  }
+}
+
+bool normal_pairs(const std::uint32_t* words, std::int64_t pairs, float* numbers) {
+  ULong doubtful{};
+  for (std::int64_t i = 0; i < pairs; i += kWidth / 2) {
+    ULong both;
+    __builtin_memcpy(&both, words + 2 * i, sizeof(both));
+    const NormalVectors normal = normal_vectors(both);
+    doubtful |= normal.doubtful;
+    const Floats a = __builtin_convertvector(normal.a, Floats);
+    const Floats b = __builtin_convertvector(normal.b, Floats);
+    both = __builtin_convertvector(reinterpret_cast<HalfUInt>(a), ULong) |
+           __builtin_convertvector(reinterpret_cast<HalfUInt>(b), ULong) << 32;
+    __builtin_memcpy(numbers + 2 * i, &both, sizeof(both));
+  }
+  std::uint64_t any = 0;
+  for (std::int64_t lane = 0; lane < kWidth / 2; ++lane) any |= doubtful[lane];
+  return any == 0;
 }
 
 }  // namespace pfc::PFC_ISA

@@ -66,6 +66,8 @@ const VectorKernels kTable = {
     .to_float = to_float,
     .to_bfloat16 = to_bfloat16,
     .blocks_below = blocks_below,
+    .random_row = random_row,
+    .normal_pairs = normal_pairs,
 };
 
 }  // namespace pfc::PFC_ISA

@@ -140,14 +140,27 @@ struct CaughtUpCentre {
   BFloat16* halves;
 };
 
-/// The words of random_words(seed, stream, a, b) for b = first, first + 1, ...
+/// The words of random_words(seed, stream, a, b) for b = first, first + 1, ... If late is above 0,
+/// blocks whose first word of random_words(seed, Stream::kSamplePhase, 0, b) is at least late have
+/// a + 1 instead of a.
 struct RandomBlocks {
   std::uint64_t seed;
   Stream stream;
   std::uint32_t a;
+  std::uint32_t late;
   std::uint64_t first;
   std::int64_t blocks;
 };
+
+/// The words of random_words(seed, stream, a, row), random_words(seed, stream, a + 1, row), ...
+struct RandomRow {
+  std::uint64_t seed;
+  Stream stream;
+  std::uint32_t a;
+  std::uint64_t row;
+  std::int64_t blocks;  ///< multiple of kRandomBlocks
+};
+constexpr std::int64_t kRandomBlocks = 16;
 
 /// Computes c[b * c_stride + v] += the float32 sum over rows r and k < length of broadcast[b] *
 /// vector[v], for all b < broadcasts and v < vectors, where vector = vector_rows[r] + k *
@@ -375,6 +388,12 @@ struct VectorKernels {
 
   /// Sets bit k in hits [blocks] if the upper 24 bits of word k of the block are below limit.
   void (*blocks_below)(const RandomBlocks& r, std::uint32_t limit, std::uint8_t* hits);
+  /// Writes words [blocks, 4].
+  void (*random_row)(const RandomRow& r, std::uint32_t* words);
+  /// Computes numbers [pairs, 2] = box_muller(words[i][0], words[i][1]) for words [pairs, 2].
+  /// Returns false, about once in 2 million pairs, if the last bit of a number may differ. `pairs`
+  /// is a multiple of kRandomBlocks.
+  bool (*normal_pairs)(const std::uint32_t* words, std::int64_t pairs, float* numbers);
 };
 
 /// Returns the tables that this CPU and system can run, widest instruction set first.

@@ -327,6 +327,9 @@ TEST(ParseJob, RejectsValuesOutOfRange) {
   for (const char* job :
        {R"({"sample_rate": 1.01})",
         R"({"sample_rate": -0.1})",
+        R"({"sample_hold": 0})",
+        R"({"sample_hold": 1.5})",
+        R"({"sample_hold": 1000001})",
         R"({"margin_scale": 0})",
         R"({"batch_size": 0})",
         R"({"embedding_size": 0})",
@@ -372,6 +375,7 @@ TEST(ParseJob, RejectsValuesOutOfRange) {
   }
   EXPECT_EQ(parse(R"({"sample_rate": 0})").sample_rate, 0.0);
   EXPECT_EQ(parse(R"({"sample_rate": 1})").sample_rate, 1.0);
+  EXPECT_EQ(parse(R"({"sample_hold": 1000000})").sample_hold, 1'000'000);
 }
 
 TEST(ParseJob, RejectsABatchOfOneImageUnlessWorkersShareStatistics) {

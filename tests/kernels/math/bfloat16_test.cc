@@ -112,20 +112,25 @@ TEST_P(EachInstructionSet, RoundsAndWidensLikeTheFormulas) {
 }
 
 TEST_P(EachInstructionSet, DrawsTheSameWordsAsTheScalarGenerator) {
-  // Includes 2^32, where the counter's upper half changes.
-  for (const std::uint64_t first : {std::uint64_t{0}, (std::uint64_t{1} << 32) - 7}) {
-    const RandomBlocks blocks{.seed = 0x123456789abcdefull,
-                              .stream = Stream::kClassSampling,
-                              .a = 5,
-                              .first = first,
-                              .blocks = 37};
-    std::vector<std::uint8_t> hits(37);
-    const std::uint32_t limit = 5000000;
-    GetParam()->blocks_below(blocks, limit, hits.data());
-    for (std::uint64_t i = 0; i < hits.size(); ++i) {
-      const Philox4 words = random_words(blocks.seed, blocks.stream, blocks.a, first + i);
-      for (unsigned k = 0; k < 4; ++k) {
-        ASSERT_EQ((hits[i] >> k) & 1u, (words.x[k] >> 8) < limit ? 1u : 0u) << i << ' ' << k;
+  constexpr std::uint64_t kOverflow = (std::uint64_t{1} << 32) - 7;  // of the counter's lower half
+  for (const std::uint64_t first : {std::uint64_t{0}, kOverflow}) {
+    for (const std::uint32_t late : {0u, 1u << 31}) {
+      const RandomBlocks blocks{.seed = 0x123456789abcdefull,
+                                .stream = Stream::kClassSampling,
+                                .a = 5,
+                                .late = late,
+                                .first = first,
+                                .blocks = 37};
+      std::vector<std::uint8_t> hits(37);
+      const std::uint32_t limit = 5000000;
+      GetParam()->blocks_below(blocks, limit, hits.data());
+      for (std::uint64_t i = 0; i < hits.size(); ++i) {
+        const Philox4 phases = random_words(blocks.seed, Stream::kSamplePhase, 0, first + i);
+        const std::uint32_t a = late > 0 && phases.x[0] >= late ? 6 : 5;
+        const Philox4 words = random_words(blocks.seed, blocks.stream, a, first + i);
+        for (unsigned k = 0; k < 4; ++k) {
+          ASSERT_EQ((hits[i] >> k) & 1u, (words.x[k] >> 8) < limit ? 1u : 0u) << i << ' ' << k;
+        }
       }
     }
   }

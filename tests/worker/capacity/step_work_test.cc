@@ -170,6 +170,8 @@ TEST(HeadWork, IsProportionalToTheActiveRows) {
   const double active = 50'000 + 64 * 0.9;  // half of the samples have their class on this worker
   EXPECT_DOUBLE_EQ(work.logits, 128 * active);
   EXPECT_EQ(work.drawn, 500'000);
+  o.sample_hold = 8;
+  EXPECT_EQ(head_work(o, 128, 500'000).drawn, 1'000'000);
   o.labels_per_image = 3;
   EXPECT_DOUBLE_EQ(head_work(o, 128, 500'000).logits, 128 * (active + 2 * 64 * 0.9));
 }

@@ -6,6 +6,9 @@
 #include <vector>
 
 #include "kernels/make_ops.h"
+#include "kernels/math/bfloat16.h"
+#include "kernels/math/normal.h"
+#include "kernels/math/philox.h"
 
 namespace pfc {
 namespace {
@@ -47,6 +50,28 @@ TEST_F(Centres, StartNormallyDistributedWithDeviationOneHundredth) {
   EXPECT_NEAR(sum / n, 0, 5 / std::sqrt(n));
   EXPECT_NEAR(squares / n, 1, 5 * std::sqrt(2 / n));
   EXPECT_NEAR(fourth / n, 3, 5 * std::sqrt(96 / n));
+}
+
+// So a job that starts again has the same centres, with any version of pfc.
+TEST_F(Centres, StartAsAFunctionOfSeedClassAndElement) {
+  constexpr std::int64_t kDimension = 31, kFirst = 1'000'000'007;
+  const RowRange shard{kFirst, kFirst + 5};
+  ClassCentres centres(
+      *ops_, shard,
+      {.dimension = kDimension, .bias = true, .precision = CentrePrecision::kBf16, .seed = 7});
+  std::vector<BFloat16> rows(static_cast<std::size_t>(shard.size() * kDimension));
+  ops_->copy_to_host(rows.data(), centres.table().weight);
+  std::size_t next = 0;
+  for (std::int64_t c = shard.begin; c < shard.end; ++c) {
+    for (std::int64_t i = 0; i < kDimension; ++i) {
+      const Philox4 words = random_words(7, Stream::kCentreInit, static_cast<std::uint32_t>(i / 4),
+                                         static_cast<std::uint64_t>(c));
+      const std::int64_t first = i % 4 / 2 * 2;
+      const NormalPair pair = box_muller(words.x[first], words.x[first + 1]);
+      const float x = 0.01f * (i % 2 == 0 ? pair.a : pair.b);
+      EXPECT_EQ(rows[next++], i + 1 == kDimension ? BFloat16{} : nearest_bfloat16(x)) << c << i;
+    }
+  }
 }
 
 TEST_F(Centres, KeepASecondMomentForAdamWOnly) {

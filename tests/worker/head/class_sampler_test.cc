@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 #include <vector>
 
 #include "common/error.h"
+#include "kernels/math/philox.h"
 #include "tests/support/error_message.h"
 
 namespace pfc {
@@ -19,26 +21,102 @@ using Classes = std::vector<std::int64_t>;
 class ClassSampler : public ::testing::Test {
  protected:
   [[nodiscard]] Classes sample(double rate, int rank, int world_size, const Classes& labels,
-                               std::int64_t step = 7) const {
-    return sample_classes({.classes = kClasses, .rate = rate, .seed = 3},
+                               std::int64_t step = 7, std::int64_t hold = 1) const {
+    return sample_classes({.classes = kClasses, .rate = rate, .hold = hold, .seed = 3},
                           shard_of(kClasses, rank, world_size), labels, step);
+  }
+  [[nodiscard]] Classes held(double rate, std::int64_t step, std::int64_t hold) const {
+    return sample(rate, 0, 1, {}, step, hold);
+  }
+  static double in_both(const Classes& a, const Classes& b) {
+    Classes both;
+    std::set_intersection(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(both));
+    return static_cast<double>(both.size());
   }
   static constexpr std::int64_t kClasses = 100'003;
   const Classes labels_{5, 99'999, 5, 50'000, 0, 100'002};
 };
 
 TEST_F(ClassSampler, SamplesTheSameClassesForAnyNumberOfWorkers) {
-  for (const double rate : {1.0, 0.1, 0.0}) {
-    const Classes whole = sample(rate, 0, 1, labels_);
+  for (const auto& [rate, hold] : {std::pair{1.0, 1}, {0.1, 1}, {0.1, 4}, {0.0, 1}}) {
+    const Classes whole = sample(rate, 0, 1, labels_, 7, hold);
     for (const int world_size : {2, 3, 5, 7}) {
       Classes together;
       for (int rank = 0; rank < world_size; ++rank) {
-        const Classes part = sample(rate, rank, world_size, labels_);
+        const Classes part = sample(rate, rank, world_size, labels_, 7, hold);
         together.insert(together.end(), part.begin(), part.end());
       }
-      EXPECT_EQ(together, whole) << rate << " " << world_size;
+      EXPECT_EQ(together, whole) << rate << " " << hold << " " << world_size;
     }
   }
+}
+
+// Small shards begin and end within a block of four, and may hold no drawn class at all.
+TEST_F(ClassSampler, SamplesTheSameClassesInShardsOfAnySize) {
+  const SampleOptions options{.classes = 200, .rate = 0.3, .seed = 3};
+  const Classes labels{0, 17, 18, 101, 102, 199};
+  const Classes whole = sample_classes(options, {0, 200}, labels, 7);
+  for (const std::int64_t size : {1, 2, 3, 5, 6, 7, 33}) {
+    Classes together;
+    for (std::int64_t begin = 0; begin < 200; begin += size) {
+      const RowRange shard{begin, std::min<std::int64_t>(200, begin + size)};
+      const Classes part = sample_classes(options, shard, labels, 7);
+      together.insert(together.end(), part.begin(), part.end());
+    }
+    EXPECT_EQ(together, whole) << size;
+  }
+}
+
+TEST_F(ClassSampler, DrawsEveryClassAgainAfterHoldSteps) {
+  constexpr double kRate = 0.25;
+  constexpr std::int64_t kFew = 1003;
+  for (const std::int64_t hold : {1, 2, 3, 8, 1000}) {
+    for (std::int64_t step = 0; step < 20; ++step) {
+      Classes expected;
+      for (std::int64_t c = 0; c < kFew; ++c) {
+        const auto block = static_cast<std::uint64_t>(c / 4);
+        const std::uint64_t first = random_words(3, Stream::kSamplePhase, 0, block).x[0];
+        const auto phase =
+            static_cast<std::int64_t>((first * static_cast<std::uint64_t>(hold)) >> 32);
+        const auto draw = static_cast<std::uint32_t>((step + phase) / hold);
+        const float u = uniform_of(3, Stream::kClassSampling, draw, static_cast<std::uint64_t>(c));
+        if (u < kRate) expected.push_back(c);
+      }
+      const SampleOptions options{.classes = kFew, .rate = kRate, .hold = hold, .seed = 3};
+      ASSERT_EQ(sample_classes(options, {0, kFew}, {}, step), expected) << hold << " " << step;
+    }
+  }
+}
+
+// Of the drawn classes, (1 - rate) / hold leave in every step, and as many others come.
+TEST_F(ClassSampler, HoldKeepsTheRateAndDividesTheChanges) {
+  constexpr double kRate = 0.1;
+  for (const std::int64_t hold : {1, 4, 16}) {
+    for (const std::int64_t step : {0, 7, 1'000'000}) {
+      const Classes before = held(kRate, step, hold);
+      const double expected = kRate * kClasses;
+      EXPECT_NEAR(static_cast<double>(before.size()), expected, 5 * std::sqrt(expected));
+      for (const std::int64_t later : {std::int64_t{1}, hold / 2 + 1, hold, 3 * hold}) {
+        const double drawn_again =
+            std::min(1.0, static_cast<double>(later) / static_cast<double>(hold));
+        const double stays = expected * (1 - drawn_again * (1 - kRate));
+        // The binomial deviation, times 2 because four adjacent classes are drawn at the same time.
+        const double deviation = 2 * std::sqrt(std::min(stays, expected - stays));
+        EXPECT_NEAR(in_both(before, held(kRate, step + later, hold)), stays, 5 * deviation)
+            << hold << " " << step << " " << later;
+      }
+    }
+  }
+}
+
+// With a schedule the number of the last draw is compared with the rate of each step.
+TEST_F(ClassSampler, HeldClassesFollowTheRateOfTheStep) {
+  const Classes before = held(0.1, 7, 8);
+  const auto count = static_cast<double>(before.size());
+  EXPECT_NEAR(in_both(before, held(0.3, 8, 8)), count * (1 - 0.7 / 8), 5 * std::sqrt(count / 8));
+  const Classes fewer = held(0.03, 7, 8);
+  EXPECT_TRUE(std::ranges::includes(before, fewer));
+  EXPECT_EQ(held(1, 8, 8).size(), static_cast<std::size_t>(kClasses));
 }
 
 TEST_F(ClassSampler, SamplesAllClassesAtRateOneAndOnlyLabelsAtRateZero) {
@@ -81,17 +159,11 @@ TEST_F(ClassSampler, SamplesNeighboursIndependently) {
 TEST_F(ClassSampler, SampleDependsOnStepAndSeed) {
   const Classes active = sample(0.1, 0, 1, {});
   EXPECT_EQ(sample(0.1, 0, 1, {}), active);
-  const auto in_both = [&](const Classes& other) {
-    Classes both;
-    std::set_intersection(active.begin(), active.end(), other.begin(), other.end(),
-                          std::back_inserter(both));
-    return static_cast<double>(both.size());
-  };
   const double expected = 0.01 * kClasses;  // independent draws
-  EXPECT_NEAR(in_both(sample(0.1, 0, 1, {}, 8)), expected, 5 * std::sqrt(expected));
+  EXPECT_NEAR(in_both(active, sample(0.1, 0, 1, {}, 8)), expected, 5 * std::sqrt(expected));
   const Classes other_seed =
       sample_classes({.classes = kClasses, .rate = 0.1, .seed = 4}, {0, kClasses}, {}, 7);
-  EXPECT_NEAR(in_both(other_seed), expected, 5 * std::sqrt(expected));
+  EXPECT_NEAR(in_both(active, other_seed), expected, 5 * std::sqrt(expected));
 }
 
 TEST_F(ClassSampler, NamesALabelThatNoWorkerOwns) {

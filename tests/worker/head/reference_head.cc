@@ -70,9 +70,11 @@ class Reference {
   void micro_batch(const MicroBatch& batch, std::int64_t step) {
     const auto n = static_cast<std::int64_t>(batch.labels.size());
     settings_ = job_.settings_of(step);
-    const std::vector<std::int64_t> active =
-        sample_classes({.classes = o_.classes, .rate = settings_.sample_rate, .seed = o_.seed},
-                       {0, o_.classes}, batch.labels, step);
+    const std::vector<std::int64_t> active = sample_classes({.classes = o_.classes,
+                                                             .rate = settings_.sample_rate,
+                                                             .hold = o_.sample_hold,
+                                                             .seed = o_.seed},
+                                                            {0, o_.classes}, batch.labels, step);
     for (const std::int64_t c : active) gradients_[c].resize(static_cast<std::size_t>(d_));
     const std::vector<double> x(batch.embeddings.begin(), batch.embeddings.end());
     out_.losses.push_back(0);
