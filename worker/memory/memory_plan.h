@@ -35,6 +35,7 @@ struct PlannedJob {
   JobConfig job;  ///< REQUIRES: num_classes is known
   /// The network of the job's teacher, from its file (read_teacher()); for any batch.
   std::optional<BackboneOptions> teacher = {};
+  DType teacher_type = DType::kFloat32;  ///< activations of the teacher (teacher_activations())
   int world_size = 1;
   int threads = 1;  ///< compute threads of this worker
   PlannedData data;
@@ -54,6 +55,8 @@ struct PlannedBackbone {
 
 /// Returns the options of the teacher in training. REQUIRES: the job has one.
 BackboneOptions teacher_options(const PlannedJob& planned);
+/// Returns the options of the job's classification layer, with the teacher's logits if it has them.
+HeadOptions planned_head(const PlannedJob& planned);
 
 /// Builds the networks without allocating tensors, so the result is exact. Takes about 0.1 s.
 /// Throws InputError for an unknown network, or one that does not accept the job's image size.

@@ -15,7 +15,9 @@ struct StepStats {
   bool complete = true;
   std::int64_t epoch = 0;
   double loss = 0;  ///< mean over the samples of all workers and micro-batches
-  std::optional<double> distillation_loss;  ///< same mean, without its weight; only with a teacher
+  /// Same means of the losses of a teacher's embeddings and of its logits, without their weights;
+  /// only if the job has them.
+  std::optional<double> distillation_loss, logits_loss;
   double lr = 0;
   /// L2 norm of the backbone's gradient, before clipping. If not finite, the loss scale was too
   /// large, and neither backbone nor centres were updated.
