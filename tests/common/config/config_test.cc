@@ -276,7 +276,7 @@ TEST(ParseJob, AcceptsTheLogitsOfATeacher) {
   EXPECT_EQ(job.distill_embeddings, DistillEmbeddings::kNone);
   EXPECT_EQ(job.teacher_precision, Precision::kBf16);
   const auto refused = [](const std::string& keys) {
-    return refusal(R"({"teacher": "t", "distill_logits": 2, )" + keys + "}");
+    return refusal((R"({"teacher": "t", "distill_logits": 2, )" + keys + "}").c_str());
   };
   EXPECT_THAT(refused(R"("loss": "softmax", "margin_gradient": "exact")"),
               HasSubstr("distill_logits: found 2.0, but the logits of loss \"softmax\" are not"));
