@@ -278,6 +278,9 @@ class Ops {
   /// Returns the type of activations, and of the copies of weights that convolutions and linear
   /// layers read: float32, bfloat16, or on a GPU float16. Everything else is float32.
   [[nodiscard]] virtual DType activation_type() const = 0;
+  /// Changes activation_type(). Plans keep the type that they were made with, and must be used with
+  /// it (WithActivations).
+  virtual void use_activations(DType type) = 0;
 
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
   /// Reserves `bytes` of a GPU's memory; later calls of allocate() use this memory. Throws
@@ -448,6 +451,22 @@ class Ops {
   virtual void run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor& gradient,
                          const Tensor& weight, const Tensor& m, const Tensor& v,
                          const Tensor& operand) = 0;
+};
+
+/// While it exists, the Ops has another activation type. Makes and runs a network in a precision
+/// other than the job's.
+class WithActivations {
+ public:
+  WithActivations(Ops& ops, DType type) : ops_(ops), before_(ops.activation_type()) {
+    ops_.use_activations(type);
+  }
+  ~WithActivations() { ops_.use_activations(before_); }
+  WithActivations(const WithActivations&) = delete;
+  WithActivations& operator=(const WithActivations&) = delete;
+
+ private:
+  Ops& ops_;
+  const DType before_;
 };
 
 }  // namespace pfc

@@ -113,6 +113,7 @@ void StepReporter::step(const StepStats& stats, double seconds) {
     to_board([&](TensorBoardLog& board) { board.step(record); });
     window_loss_ += stats.loss;
     window_distillation_loss_ += stats.distillation_loss.value_or(0);
+    window_logits_loss_ += stats.logits_loss.value_or(0);
     window_samples_ += stats.samples;
     ++window_steps_;
     if (stats.step % s_.job.frequent == 0 || stats.step == s_.plan.last_step) log_window(record);
@@ -274,10 +275,14 @@ void StepReporter::log_window(const StepRecord& record) {
   if (record.stats.distillation_loss) {
     window.distillation_loss = window_distillation_loss_ / static_cast<double>(window_steps_);
   }
+  if (record.stats.logits_loss) {
+    window.logits_loss = window_logits_loss_ / static_cast<double>(window_steps_);
+  }
   message(speed_message(window));
   to_board([&](TensorBoardLog& board) { board.line(window); });
   window_loss_ = 0;
   window_distillation_loss_ = 0;
+  window_logits_loss_ = 0;
   window_samples_ = 0;
   window_steps_ = 0;
   window_start_ = Clock::now();
@@ -327,6 +332,7 @@ Progress StepReporter::progress(const StepRecord& r) const {
   p.epoch = r.stats.epoch;
   p.loss = r.stats.loss;
   p.distillation_loss = r.stats.distillation_loss;
+  p.logits_loss = r.stats.logits_loss;
   p.lr = r.stats.lr;
   p.samples_per_second =
       static_cast<double>(r.stats.samples) / r.step_seconds / s_.membership.world_size;

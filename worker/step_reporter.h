@@ -117,6 +117,7 @@ class StepReporter {
   TimePoint window_start_;
   double window_loss_ = 0;
   double window_distillation_loss_ = 0;
+  double window_logits_loss_ = 0;
   std::int64_t window_samples_ = 0;
   std::int64_t window_steps_ = 0;
 };

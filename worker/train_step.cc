@@ -21,19 +21,25 @@ std::int64_t samples_of(const Trainer& t) { return t.all_embeddings->shape[0] / 
 
 bool is_last(const Trainer& t, std::int64_t micro) { return micro + 1 == t.gradient_acc; }
 
+bool compares_embeddings(const Trainer& t) {
+  return t.distillation && t.distillation->compares_embeddings();
+}
+
 double share_of_micro_batch(const Trainer& t) { return 1.0 / static_cast<double>(t.gradient_acc); }
 
 /// Returns the number of the update that this step makes, from 1.
 std::int64_t update_number(const Trainer& t) { return t.loss_scale.updates() + 1; }
 
-Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro) {
+Head::Step head_step(const Trainer& t, const StepInput& in, std::int64_t micro,
+                     const Tensor& teacher_embeddings = {}) {
   return {.all_embeddings = rows_of(t, t.all_embeddings, micro),
           .all_labels = in.all_labels,
           .active = in.active,
           .lr = t.lr->at(in.step),
           .update = update_number(t),
           .micro_batch = micro,
-          .gradient_scale = share_of_micro_batch(t)};
+          .gradient_scale = share_of_micro_batch(t),
+          .teacher_embeddings = teacher_embeddings};
 }
 
 /// A step that is in progress.
@@ -120,7 +126,12 @@ void stop_not_finite(Trainer& t, const StepSoFar& so_far, const StepDump::Verdic
 
 void expect_finite_loss(Trainer& t, const StepSoFar& so_far) {
   t.comm.throw_if_failed();  // the loss is valid only if no collective has failed
-  if (std::isfinite(so_far.head.loss)) return;
+  if (std::isfinite(so_far.head.loss)) {
+    if (t.distillation) {
+      t.distillation->expect_finite(so_far.head.distillation_loss, so_far.in.step);
+    }
+    return;
+  }
   stop_not_finite(t, so_far, {.not_finite = "the loss", .loss = so_far.head.loss});
 }
 
@@ -137,34 +148,36 @@ void expect_finite_gradient(Trainer& t, const StepSoFar& so_far, const Optimizer
 }
 
 // The shapes of the results stand at the right margin.
+// clang-format off
 
 /// Passes one micro-batch forward and backward, and adds its gradients. The last micro-batch starts
 /// the reduction of the gradients.
 void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
   const StepInput& in = so_far.in;
-  t.phase("images", [&] { t.backbone->read(in.images); });  // [B, H, W, 3]
+  t.phase("images", [&] { t.backbone->read(in.images); });                    // [B, H, W, 3]
   const Tensor emb = t.phase("forward", [&] {
     return t.backbone->forward(t.backbone->input(), /*training=*/true,
-                               in.batch->index);  // [B, D]
+                               in.batch->index);                              // [B, D]
   });
   if (t.distillation) {
-    t.phase("teacher", [&] { t.distillation->compare(in.images, emb); });  // [B, D]
+    t.phase("teacher", [&] { t.distillation->compare(in.images, emb); });     // [B, D]
   }
-  t.phase("all_gather", [&] {
-    t.comm.all_gather(emb, rows_of(t, t.all_embeddings, micro));  // [N, D]  comm 1
+  const Tensor theirs = t.phase("all_gather", [&] {
+    t.comm.all_gather(emb, rows_of(t, t.all_embeddings, micro));              // [N, D]  comm 1
+    return t.distillation ? t.distillation->gather(t.comm) : Tensor();        // [N, E] or null
   });
   so_far.head = t.phase("head", [&] {
-    return t.head->run(head_step(t, in, micro));  // [N, D], [N], [S, D]; statistics: comm 2
+    return t.head->run(head_step(t, in, micro, theirs)); // [N, D], [N], [S, D]; statistics: comm 2
   });
   expect_finite_loss(t, so_far);
-  if (t.distillation) {
+  if (compares_embeddings(t)) {
     so_far.distillation_loss += t.phase("teacher", [&] { return t.distillation->loss_sum(); });
   }
-  const Tensor d_emb = rows_of(t, t.d_embeddings, micro);  // [B, D]
+  const Tensor d_emb = rows_of(t, t.d_embeddings, micro);                     // [B, D]
   t.phase("reduce_scatter", [&] {
-    t.comm.reduce_scatter_sum(so_far.head.d_embeddings, d_emb);  // comm 3
+    t.comm.reduce_scatter_sum(so_far.head.d_embeddings, d_emb);               // comm 3
   });
-  if (t.distillation) t.phase("teacher", [&] { t.distillation->add_gradient(d_emb); });
+  if (compares_embeddings(t)) t.phase("teacher", [&] { t.distillation->add_gradient(d_emb); });
   t.phase("backward", [&] {
     const auto loss_scale = static_cast<float>(t.loss_scale.value());
     t.backbone->backward(d_emb, {.accumulate = micro > 0, .gradient_scale = loss_scale},
@@ -185,18 +198,21 @@ StepStats train_step(Trainer& t, StepInputs& inputs) {
     add_input(t, so_far);
     micro_step(t, so_far, micro);
     so_far.stats.loss += so_far.head.loss * share_of_micro_batch(t);
+    if (t.distillation && t.distillation->compares_logits()) {
+      so_far.stats.logits_loss = so_far.stats.logits_loss.value_or(0) +
+                                 so_far.head.distillation_loss * share_of_micro_batch(t);
+    }
     if (is_last(t, micro)) t.sampler.keep_images(so_far.in);
     inputs.recycle(so_far.in);
   }
   t.phase("gradient_wait", [&] { t.reducer->wait(); });
   const StepInput& in = so_far.in;
-  if (t.distillation) {
+  if (compares_embeddings(t)) {
     so_far.stats.distillation_loss = t.phase("teacher", [&] {
       return t.distillation->step_loss(t.comm, so_far.distillation_loss, in.step);
     });
   }
-  const Optimizer::Result update =
-      t.phase("optimizer", [&] { return update_backbone(t, in.step); });
+  const Optimizer::Result update = t.phase("optimizer", [&] { return update_backbone(t, in.step); });
   expect_finite_gradient(t, so_far, update);
   if (update.finite && !so_far.head.moved) {
     t.phase("head", [&] { t.head->move(head_step(t, in, t.gradient_acc - 1)); });

@@ -29,9 +29,11 @@ namespace pfc {
 /// Everything that a step uses, except its inputs. Belongs to the training thread.
 struct Trainer {
   /// Makes an untrained model. Borrows `device`, `comms` and `timer`. `options`: of the backbone,
-  /// with the size of the data's images. Throws InputError and DeviceError.
+  /// with the size of the data's images. `teacher_size`: length of the teacher's embeddings; 0: no
+  /// teacher. Throws InputError and DeviceError.
   Trainer(Ops& device, const WorkerComms& comms, PhaseTimer& timer, const JobConfig& job,
-          const nlohmann::json& job_json, const BackboneOptions& options);
+          const nlohmann::json& job_json, const BackboneOptions& options,
+          std::int64_t teacher_size);
   /// Samples a complete step that StepSampler::wants() selects. Collective.
   [[nodiscard]] StepSample sample(Comm& host_comm);
 

@@ -19,7 +19,6 @@
 #include "worker/checkpoint/arcface/arcface_checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
 #include "worker/checkpoint/transfer/fetch_checkpoint.h"
-#include "worker/distillation/teacher_file.h"
 #include "worker/head/sample_margins.h"
 #include "worker/initial/init_from.h"
 #include "worker/initial/mean_centres.h"
@@ -96,7 +95,7 @@ void TrainingSession::start_locally(const SessionOptions& options) {
   // waiting in a collective.
   if (local.teacher &&
       (membership.rank == 0 || membership.local_world_size < membership.world_size)) {
-    teacher_ = teacher_brief(job.teacher, *local.teacher);
+    teacher_ = local.brief_of_teacher();
   }
   if (membership.rank != 0) return;
   for (FileBrief& brief : local.dataset->briefs()) contents_.push_back(std::move(brief.holds));
@@ -175,6 +174,8 @@ void TrainingSession::warn() const {
     if (const auto warning = sequential_warning(*local.dataset)) spdlog::warn("{}", *warning);
   }
   for (const std::string& warning : job_warnings(local.planned())) spdlog::warn("{}", warning);
+  const std::string other_people = local.other_people_of_teacher(contents_);
+  if (!other_people.empty()) spdlog::warn("{}", other_people);
   for (const ClassificationSet& set : local.evaluation_sets.classification) {
     spdlog::info("val_rec: {}: classes are found by {}", set.path.string(),
                  set.by_name ? "name" : "number, because it or the training data have no names");
@@ -230,14 +231,20 @@ void TrainingSession::make_trainer() {
   options.rank = membership.rank;
   std::unique_ptr<Backbone> teacher;
   if (local.teacher) {
+    const WithActivations teachers(*local.ops, local.teacher_type);
     teacher = make_backbone(*local.ops, *local.teacher, job.batch_size);
     // Frees the file's memory before the activations are allocated.
     local.teacher->weights = WeightsFile{.state_dict = NamedTensors(), .others = NamedTensors()};
   }
-  trainer = std::make_unique<Trainer>(*local.ops, comms, phase, job, job_json, options);
+  const std::int64_t teacher_size = local.teacher ? local.teacher->options.embedding_size : 0;
+  trainer =
+      std::make_unique<Trainer>(*local.ops, comms, phase, job, job_json, options, teacher_size);
   if (teacher) {
-    trainer->distillation.emplace(*local.ops, std::move(teacher),
-                                  distillation_options(job, membership.world_size));
+    trainer->distillation.emplace(*local.ops, std::move(teacher), local.teacher_type,
+                                  distillation_options(job, membership.world_size, teacher_size));
+  }
+  if (local.teacher_centres) {
+    local.teacher_centres->fill(*local.ops, trainer->head->shard(), trainer->head->teacher());
   }
   if (!local.evaluation_sets.empty() || job.init_centres == InitialCentres::kMean) {
     evaluated_images =

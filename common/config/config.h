@@ -162,7 +162,11 @@ inline std::int64_t centre_size(const Loss& loss, std::int64_t embedding_size,
 }
 
 /// How the embeddings of a network and its teacher are compared (worker/distillation/).
-enum class DistillEmbeddings { kCosine, kMse };
+enum class DistillEmbeddings { kCosine, kMse, kNone };
+
+/// Largest margin_scale / distill_temperature: exp() of such a logit, and a sum of these over all
+/// classes, fit float32.
+inline constexpr double kMostDistilledScale = 64;
 
 /// The value of every key of a job file. Constant after parsing.
 struct JobConfig {
@@ -240,7 +244,10 @@ struct JobConfig {
   InitialCentres init_centres = InitialCentres::kRandom;
   std::filesystem::path teacher;  ///< file of the network to learn from; empty: none
   DistillEmbeddings distill_embeddings = DistillEmbeddings::kCosine;
-  double distill_weight = 1;  ///< weight of the distillation loss beside the head's loss
+  double distill_weight = 1;       ///< weight of the loss of embeddings beside the head's loss
+  double distill_logits = 0;       ///< weight of the loss of logits; 0: they are not compared
+  double distill_temperature = 4;  ///< divides both networks' logits
+  Precision teacher_precision = Precision::kAuto;  ///< not kFp16; auto: teacher_activations()
   std::int64_t gradient_acc = 1;
   bool sync_bn = false;
   DeviceChoice device = DeviceChoice::kAuto;

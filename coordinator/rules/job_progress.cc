@@ -24,7 +24,9 @@ void JobProgress::update(const ClusterState& state, TimePoint now) {
   if (lead.steps() == 0) return;  // before a generation's first step the values are not meaningful
   loss_ = lead.loss();
   distillation_loss_.reset();
+  logits_loss_.reset();
   if (lead.has_distillation_loss()) distillation_loss_ = lead.distillation_loss();
+  if (lead.has_logits_loss()) logits_loss_ = lead.logits_loss();
   learning_rate_ = lead.lr();
   gradient_norm_ = lead.gradient_norm();
   loss_scale_ = lead.loss_scale();

@@ -29,6 +29,8 @@ class JobProgress {
   [[nodiscard]] double loss() const { return loss_; }
   /// Empty if the job has no teacher.
   [[nodiscard]] std::optional<double> distillation_loss() const { return distillation_loss_; }
+  /// Empty unless the job compares its logits with a teacher's.
+  [[nodiscard]] std::optional<double> logits_loss() const { return logits_loss_; }
   [[nodiscard]] double learning_rate() const { return learning_rate_; }
   [[nodiscard]] double gradient_norm() const { return gradient_norm_; }
   [[nodiscard]] double loss_scale() const { return loss_scale_; }  ///< 0: not used
@@ -50,7 +52,7 @@ class JobProgress {
   std::int64_t images_seen_ = 0;
   std::int64_t images_lost_ = 0;
   double loss_ = 0;
-  std::optional<double> distillation_loss_;
+  std::optional<double> distillation_loss_, logits_loss_;
   double learning_rate_ = 0;
   double gradient_norm_ = 0;
   double loss_scale_ = 0;

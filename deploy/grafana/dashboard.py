@@ -45,8 +45,9 @@ def training():
     return [
         curves("Throughput", {"all workers": "job:pfc_samples:rate1m{$I}"}, "Images that all workers train in a second. "
                "Fewer workers or a slow one lower it permanently; evaluations and checkpoints lower it for a moment.", runbook="no-progress"),
-        curves("Loss", {"loss": "pfc_job_loss{$I}", "distillation loss": "pfc_job_distillation_loss{$I}"}, "Loss of the last "
-               "step, mean of all workers, and with a teacher the distillation loss. A restart sets it back to the checkpoint. If it has a gap while steps continue, the loss is not finite.", defaults={}, runbook="loss-not-finite"),
+        curves("Loss", {"loss": "pfc_job_loss{$I}", "distillation loss": "pfc_job_distillation_loss{$I}",
+                        "logits loss": "pfc_job_logits_loss{$I}"}, "Loss of the last "
+               "step, mean of all workers, and with a teacher the distillation losses. A restart sets it back to the checkpoint. If it has a gap while steps continue, the loss is not finite.", defaults={}, runbook="loss-not-finite"),
         curves("Learning rate", {"learning rate": "pfc_job_learning_rate{$I}"}, "Learning rate of the last step. If it "
                "changes together with the loss, the schedule is the cause.", size=(8, 7)),
         curves("Gradient norm", {"norm": "pfc_job_gradient_norm{$I}"}, "Norm of the backbone's gradient before clipping, on "

@@ -55,6 +55,17 @@ MarginSoftmax::MarginSoftmax(const MarginSoftmaxOptions& options, const CentreTa
         "margin_softmax: samples with several targets have no margins of their own");
   check(!options.binary || (options.label_smoothing == 0 && options.targets == 1),
         "margin_softmax: binary excludes label_smoothing and several targets");
+  check(!options.distillation.on() || (!is_plain(options) && options.sub_centres == 1 &&
+                                       !options.ranges && options.distillation.embedding_size > 0),
+        "margin_softmax: distillation excludes plain softmaxes, sub-centres and ranges");
+}
+
+void MarginSoftmax::use_teacher(const Tensor& centres) {
+  check(options_.distillation.on(), "margin_softmax.use_teacher: needs the option `distillation`");
+  expect({"margin_softmax.use_teacher", "centres", centres},
+         options_.bf16_products ? DType::kBFloat16 : DType::kFloat32,
+         {table_.weight.shape[0], options_.distillation.embedding_size});
+  teacher_ = centres;
 }
 
 std::int64_t MarginSoftmax::embedding_size() const {
@@ -77,7 +88,8 @@ void MarginSoftmax::check_gradient(const char* op, const Tensor& d_embeddings) c
 void MarginSoftmax::check_logits(const char* op, const Tensor& logits) const {
   const std::int64_t numbers = summed_numbers(options_);
   check((numbers > 0) == bool{logits},
-        "margin_softmax: logits are given exactly with label_smoothing, several targets or binary");
+        "margin_softmax: logits are given exactly with label_smoothing, several targets, binary or "
+        "distillation");
   if (logits) expect({op, "logits", logits}, DType::kFloat32, {numbers, batch_samples_});
 }
 
@@ -88,6 +100,10 @@ void MarginSoftmax::check_batch(const char* op, const Batch& batch) const {
   check_classes(op, batch.classes);
   check(batch.positives.size() <= static_cast<std::size_t>(n * options_.targets),
         std::string(op) + ": more positives than the samples may have targets");
+  if (!options_.distillation.on()) return;
+  check(bool{teacher_}, std::string(op) + ": use_teacher() comes first");
+  expect({op, "teacher", batch.teacher}, DType::kFloat32,
+         {n, options_.distillation.embedding_size});
 }
 
 void MarginSoftmax::find_targets(const Batch& batch, const Tensor& cosines) {

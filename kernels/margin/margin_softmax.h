@@ -19,6 +19,7 @@
 #include <span>
 
 #include "common/config/choices.h"
+#include "kernels/margin/logit_distillation.h"
 #include "kernels/margin/update_history.h"
 #include "kernels/math/margin.h"
 #include "kernels/math/row_statistics.h"
@@ -53,14 +54,25 @@ struct MarginSoftmaxOptions {
   /// the first of equal ones (sub-centre ArcFace, Deng et al., ECCV 2020). Only that centre gets a
   /// gradient. REQUIRES: 1 to 16, and 1 for kPlain.
   std::int64_t sub_centres = 1;
+  /// Adds the loss of a teacher's logits. Excludes kPlain, sub_centres and ranges.
+  LogitDistillation distillation = {};
 };
 
+/// Returns the row of the targets' mean in the numbers that summed_numbers() counts.
+inline std::int64_t mean_row(const MarginSoftmaxOptions& o) {
+  return o.label_smoothing > 0 ? 2 : 0;
+}
+/// Returns the first row of the DistilledSums in them.
+inline std::int64_t distilled_row(const MarginSoftmaxOptions& o) {
+  return mean_row(o) + int{o.targets > 1} + int{o.binary};
+}
 /// Returns how many numbers of each sample the workers sum between forward() and combine():
 /// - label_smoothing: 2, the sum of the logits and their number
 /// - several targets: 1, the mean of the targets' logits
 /// - binary: 1, the sum of sigmoid(logit) over the other classes
+/// - distillation: 3, the DistilledSums
 inline std::int64_t summed_numbers(const MarginSoftmaxOptions& o) {
-  return (o.label_smoothing > 0 ? 2 : 0) + int{o.targets > 1} + int{o.binary};
+  return distilled_row(o) + (o.distillation.on() ? kDistilledSums : 0);
 }
 
 /// Returns whether forward() computes a second sum for each sample, over the classes that are not
@@ -115,6 +127,11 @@ class MarginSoftmax {
   /// Uses this margin from now on. REQUIRES: not called between forward() and the end of its step.
   void use_margin(const Margin& margin) { options_.margin = margin; }
 
+  /// Sets the teacher's centres of this worker's classes: unit vectors [R, teacher's D], of the
+  /// type of the products, borrowed. REQUIRES: MarginSoftmaxOptions::distillation; called before
+  /// the first forward().
+  void use_teacher(const Tensor& centres);
+
   /// Computes inverse_norm for the whole table. The caller must call it after writing weights.
   virtual void compute_inverse_norms() = 0;
 
@@ -140,6 +157,8 @@ class MarginSoftmax {
     std::span<const float> hard_above = {};
     float hardness = 0;
     float offset = 0;  ///< added to the logit of every class that is not the sample's target
+    /// [N, teacher's D], not normalised. Null without MarginSoftmaxOptions::distillation.
+    Tensor teacher = {};
   };
   /// Fills cosines [N], float32 of the device: the cosine between embedding i and the centre of
   /// its class if that is one of the batch's positives, otherwise 0. Does not read batch.margins,
@@ -156,6 +175,10 @@ class MarginSoftmax {
   /// Returns d loss / d b of the last combine(), where b is UniFace's threshold, which is
   /// subtracted from every logit. REQUIRES: MarginSoftmaxOptions::binary.
   [[nodiscard]] double threshold_gradient() const { return threshold_gradient_; }
+
+  /// Returns the mean loss of the teacher's logits in the last combine(), without its weight. It is
+  /// not part of combine()'s result, but its gradients are part of all gradients.
+  [[nodiscard]] double distillation_loss() const { return distillation_loss_; }
 
   /// Sets cosines[i], of [N], to the cosine between embedding i and the centre of its class, if
   /// that is one of the batch's positives; does not change the others. With several targets: the
@@ -202,6 +225,8 @@ class MarginSoftmax {
   /// Weight, momentum and second are [R K, D]: a centre is a row. `updated` stays [R].
   const CentreTable table_;
   double threshold_gradient_ = 0;  ///< of the last combine(); 0 unless `binary`
+  double distillation_loss_ = 0;   ///< of the last combine(); 0 without distillation
+  Tensor teacher_;                 ///< [R, teacher's D]; null without distillation
 
  private:
   /// Returns D, the number of elements of an embedding.

@@ -23,9 +23,11 @@
 #include "common/machine/gpu/gpus.h"
 #include "common/one_line.h"
 #include "data/job_data.h"
+#include "kernels/cpu/margin/tile_products.h"
 #include "kernels/make_ops.h"
 #include "model/evaluation/evaluation.h"
 #include "pfcctl/verbs.h"
+#include "worker/distillation/distillation.h"
 #include "worker/distillation/teacher_file.h"
 #include "worker/start/job_check.h"
 #include "worker/start/output_check.h"
@@ -147,6 +149,19 @@ MemoryThere memory_there(const Flags& flags, const std::optional<MachineProfile>
   return {least->memory_bytes, "memory of " + least->name};
 }
 
+/// Sets the precision of the teacher. REQUIRES: the job's precision and planned.gpu are set.
+void plan_teacher_type(PlanReport& report) {
+  PlannedJob& planned = report.planned;
+  if (!planned.teacher) return;
+  const bool has_bf16 = planned.gpu || cpu_has_bfloat16();
+  try {
+    planned.teacher_type =
+        teacher_activations(planned.job, activation_type(planned.job.precision), has_bf16);
+  } catch (const InputError& refusal) {
+    report.refusal = refusal.what();
+  }
+}
+
 PlanReport make_report(const Flags& flags) {
   prepare_capacity(flags.capacity);
   const nlohmann::json job = read_job_file(flags.config, flags.overrides);
@@ -173,6 +188,7 @@ PlanReport make_report(const Flags& flags) {
   decide_precision(flags.capacity, planned.job);
   const std::optional<MachineProfile> machine = machine_of(flags.capacity, planned);
   report.there = memory_there(flags, machine, planned, on_host);
+  plan_teacher_type(report);
   if (report.refusal.empty()) report.refusal = refusal_of(planned);
   for (const std::string& warning : job_warnings(planned)) spdlog::warn("{}", warning);
   const PlannedBackbone backbone = plan_backbone(planned);

@@ -9,7 +9,7 @@ SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
 GPU = {"memory_used_bytes": 70e9, "memory_total_bytes": 80e9, "utilization_ratio": 0.9, "temperature_celsius": 70,
        "power_watts": 600, "throttled": 0}
 # Series that exist only with fp16, a teacher, TLS or a service.
-ELSEWHERE = {"pfc_job_loss_scale": ("", 1024), "pfc_job_distillation_loss": ("", 0.3),
+ELSEWHERE = {"pfc_job_loss_scale": ("", 1024), "pfc_job_distillation_loss": ("", 0.3), "pfc_job_logits_loss": ("", 1.2),
              "pfc_jobs_total": ('how="completed"', 3),
              "pfc_coordinator_refusals_total": ('reason="token"', 2), "pfc_coordinator_audit_lines_left_out_total": ("", 0)}
 NOT_OF_THE_SMALL_JOB = [*ELSEWHERE, *(f"pfc_worker_gpu_{name}" for name in GPU), "worker:pfc_gpu_memory_used:ratio"]

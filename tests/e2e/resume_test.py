@@ -155,6 +155,20 @@ class Resume(JobTest):
                              "has embedding size 64, expected the job's 32")
         self.assert_one_line(self.train(2, job, *again, f"teacher={self.folder}/none"), f"teacher: {self.folder}/none")
 
+    def test_a_job_that_learns_logits_resumes_with_the_same_bits_and_moves_to_three_workers(self):
+        folder = self.folder / "teacher"
+        self.finished(2, self.job("teacher.json", output=str(folder), max_steps=2, batch_size=2, sample_rate=0.3))
+        b = self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, sample_rate=0.5, gradient_acc=2,
+                                            teacher=str(folder / "backbone.safetensors"), distill_embeddings="none",
+                                            distill_logits=2)
+        again = ("--set", "resume=true", "--set")
+        done = self.finished(3, b, *again, "max_steps=8")
+        self.assertIn("next is step 7", done.stdout)
+        self.assertRegex(done.stdout, r"Loss [0-9.]+   Logits Loss [0-9.]+   LearningRate")
+        self.assert_one_line(self.train(2, b, *again, "sub_centres=2"), "distill_logits: found 2.0, but sub_centres is 2")
+        next(folder.glob("step-*")).rename(self.folder / "elsewhere")
+        self.assert_one_line(self.train(2, b, *again, "max_steps=9"), "found no class centres in the file or its folder")
+
     def test_images_with_several_labels_resume_with_the_same_bits_and_move_to_three_workers(self):
         people = self.folder / "people"
         self.succeeded(run(BIN / "pfcctl", "data", "unpack", self.data, "--out", people))

@@ -32,19 +32,30 @@ def initial_weights(network, embedding_size, classes, size=112, bias=False):
     return state
 
 
-def write_teacher(folder, job, images):
-    """Writes the network that `job["teacher"]` names. Its running statistics are those of some of the images. Returns
-    the path of the file."""
-    teacher = make_backbone(job["teacher"], job["embedding_size"], height=images.shape[1],
+def write_teacher(folder, job, images, classes):
+    """Writes the network that `job["teacher"]` names, whose running statistics are those of some images, and with
+    distill_logits its class centres. Its embeddings have job["teacher_size"] numbers, if that is set. The files are
+    arcface_torch's of two GPUs if job["teacher_files"] is 2. Returns the path of the first."""
+    size, files = job.pop("teacher_size", job["embedding_size"]), job.pop("teacher_files", 1)
+    teacher = make_backbone(job["teacher"], size, height=images.shape[1],
                             width=images.shape[2]).train()
     for module in teacher.modules():
         if hasattr(module, "momentum"):
             module.momentum = 1.0
     with torch.no_grad():
         teacher(normalised(torch.from_numpy(images)))
-    path = folder / "teacher.safetensors"
-    safetensors_io.save(path, {name: value.numpy() for name, value in teacher.state_dict().items()})
-    return path
+    tensors = {name: value.numpy() for name, value in teacher.state_dict().items()}
+    if "distill_logits" in job:
+        tensors["centres"] = torch.randn(classes, size).numpy()
+    safetensors_io.save(folder / "teacher.safetensors", tensors)
+    if files == 1:
+        return folder / "teacher.safetensors"
+    (folder / "teacher").mkdir()
+    for gpu, rows in enumerate(np.array_split(tensors["centres"], files)):
+        torch.save({"epoch": 0, "global_step": 0, "state_dict_backbone": teacher.state_dict(),
+                    "state_dict_softmax_fc": {"weight": torch.from_numpy(rows)}},
+                   folder / f"teacher/checkpoint_gpu_{gpu}.pt")
+    return folder / "teacher/checkpoint_gpu_0.pt"
 
 
 def make(folder, job, classes, per_class, seed=0, size=112):
@@ -67,7 +78,7 @@ def make(folder, job, classes, per_class, seed=0, size=112):
            "rec": str(folder / "data"), "output": str(folder / "out"), "verbose": 0,
            "init_from": str(folder / "init.safetensors")}
     if "teacher" in job:
-        job["teacher"] = str(write_teacher(folder, job, images[:32]))
+        job["teacher"] = str(write_teacher(folder, job, images[:32], classes))
     (folder / "job.json").write_text(json.dumps(job, indent=2))
     return folder / "job.json"
 

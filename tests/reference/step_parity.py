@@ -46,10 +46,15 @@ CLASSIFIER = {"network": "resnet18", "embedding_size": 512, "loss": {"name": "so
               "sample_rate": 1, "sync_bn": True, "weight_decay": 1e-4, "clip_norm": 0,
               "margin_list": None, "margin_scale": None, "margin_gradient": None}
 
+TEACHER = {"teacher": "mbf", "teacher_precision": "fp32"}
+LOGITS = {**TEACHER, "distill_embeddings": "none", "distill_logits": 10, "distill_temperature": 2}
+
 # Largest relative errors. A weight's error is relative to how far it has moved.
 LIMITS_OF_TWO = {"loss": 1e-3, "lr": 1e-12, "gradient_norm": 1e-2}  # two workers, compared with one worker
-LIMITS = {"loss": 1e-4, "distillation_loss": 1e-4, "lr": 1e-12, "gradient_norm": 2e-3, "weights": 2e-2, "centres": 1e-3}
-LIMITS_OF_FP16 = {**LIMITS, "loss": 1e-2, "distillation_loss": 1e-2, "gradient_norm": 2e-2, "weights": 1e-1,
+LIMITS = {"loss": 1e-4, "distillation_loss": 1e-4, "logits_loss": 1e-4, "lr": 1e-12, "gradient_norm": 2e-3,
+          "weights": 2e-2, "centres": 1e-3}
+LIMITS_OF_FP16 = {**LIMITS, "loss": 1e-2, "distillation_loss": 1e-2, "logits_loss": 1e-2, "gradient_norm": 2e-2,
+                  "weights": 1e-1,
                   "centres": 3e-2, "loss_scale": 0}
 
 # (name, keys of the job, workers)
@@ -67,9 +72,17 @@ CASES = [
     ("two workers, dropout", {"network": "r18", "dropout": 0.4, "num_epoch": 0.5, "batch_size": 8},
      2),
     ("two workers, sync_bn", {"batch_size": 8, "sync_bn": True}, 2),
-    ("distillation, cosine", {"teacher": "mbf", "distill_weight": 50}, 1),
+    ("distillation, cosine", {**TEACHER, "distill_weight": 50}, 1),
     ("two workers, accumulated, distillation, mse",
-     {**ACCUMULATED, "batch_size": 8, "teacher": "mbf", "distill_embeddings": "mse", "distill_weight": 50}, 2),
+     {**ACCUMULATED, **TEACHER, "batch_size": 8, "distill_embeddings": "mse", "distill_weight": 50}, 2),
+    ("logits, embeddings too", {**TEACHER, "distill_weight": 50, "distill_logits": 3}, 1),
+    ("logits, all classes, a larger teacher",
+     {**LOGITS, "teacher_size": 48, "sample_rate": 1, "distill_temperature": 1}, 1),
+    ("two workers, logits, sampled", {**LOGITS, "batch_size": 8, "teacher_files": 2}, 2),
+    ("two workers, logits, all classes, adamw, accumulated",
+     {**LOGITS, **ADAMW, **ACCUMULATED, "batch_size": 8, "sample_rate": 1}, 2),
+    ("three workers, logits, accumulated",
+     {**LOGITS, **ACCUMULATED, "batch_size": 4, "sync_bn": True, "teacher_files": 2, "teacher_size": 16}, 3),
     ("three workers, an image classifier", {**CLASSIFIER, "batch_size": 8}, 3),
     ("three workers, its first gradient",
      {**CLASSIFIER, "batch_size": 8, "warmup_epoch": 0, "max_steps": 1}, 3),
@@ -120,7 +133,7 @@ def compare_steps(got, want):
     if len(got) != len(want):
         sys.exit(f"{len(got)} steps instead of {len(want)}")
     errors = {}
-    for key in ("loss", "distillation_loss", "lr", "gradient_norm", "loss_scale"):
+    for key in ("loss", "distillation_loss", "logits_loss", "lr", "gradient_norm", "loss_scale"):
         if key in want[0]:
             ours, theirs = series(got, key), series(want, key)
             error = np.where(np.isnan(ours) & np.isnan(theirs), 0, np.abs(ours / theirs - 1))

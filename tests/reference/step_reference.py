@@ -111,7 +111,9 @@ class Trainer:
             self.backbone.dropout = Dropout(job["dropout"], job["seed"], channels=512)
         self.teacher = None
         if teacher:
-            self.teacher = make_backbone(job["teacher"], job["embedding_size"], 0.0, height, width)
+            teacher = dict(teacher)
+            self.teacher_centres = torch.from_numpy(teacher.pop("centres", np.zeros((0, 0)))).double()
+            self.teacher = make_backbone(job["teacher"], job.get("teacher_size", job["embedding_size"]), 0.0, height, width)
             self.teacher.load_state_dict({name: torch.from_numpy(t) for name, t in teacher.items()})
             self.teacher.double().eval()
         self.scaler = GradScaler(self.backbone) if job.get("precision") == "fp16" else None
@@ -145,18 +147,32 @@ class Trainer:
             module.running_mean, module.running_var = mean, variance
         return embeddings
 
-    def distillation_loss(self, embeddings, images):
-        """Returns the distillation loss, the mean over the samples; 0 without a teacher."""
+    def distillation_losses(self, embeddings, images, active):
+        """Returns the losses of embeddings and of logits, means over the samples; 0 for those that the job lacks."""
+        none = torch.zeros(())
         if not self.teacher:
-            return torch.zeros(())
+            return none, none
         with torch.no_grad():
             theirs = self.teacher(normalised(images).double())
-        if self.job.get("distill_embeddings") == "mse":
-            return torch.nn.functional.mse_loss(embeddings, theirs)
-        return torch.nn.functional.cosine_embedding_loss(embeddings, theirs, torch.ones(len(images)))
+        kind = self.job.get("distill_embeddings", "cosine")
+        if kind == "mse":
+            of_embeddings = torch.nn.functional.mse_loss(embeddings, theirs)
+        elif kind == "cosine":
+            of_embeddings = torch.nn.functional.cosine_embedding_loss(embeddings, theirs, torch.ones(len(images)))
+        else:
+            of_embeddings = none
+        if "distill_logits" not in self.job:
+            return of_embeddings, none
+        temperature = self.job.get("distill_temperature", 4)
+        ours, wanted = (torch.log_softmax(
+            self.job["margin_scale"] / temperature * torch.nn.functional.linear(
+                torch.nn.functional.normalize(x), torch.nn.functional.normalize(centres[active])), dim=1)
+            for x, centres in ((embeddings, self.centres), (theirs, self.teacher_centres)))
+        return of_embeddings, temperature ** 2 * torch.nn.functional.kl_div(
+            ours, wanted, reduction="batchmean", log_target=True)
 
     def micro_batch(self, number, step):
-        """Returns the shares of the step's loss and distillation loss; adds to the gradients."""
+        """Returns the shares of the step's loss and distillation losses; adds to the gradients."""
         size = self.workers * self.job["batch_size"]
         first = number % self.per_epoch * size
         images, labels = self.images[first:first + size], self.labels[first:first + size]
@@ -167,9 +183,10 @@ class Trainer:
                                                self.job["seed"], step)
         places = torch.from_numpy(np.searchsorted(active, labels))
         loss = head_reference.loss_of(embeddings, self.centres[active], places, self.job)
-        distillation = self.distillation_loss(embeddings, images)
-        ((loss + self.job.get("distill_weight", 1) * distillation) / self.job["gradient_acc"]).backward()
-        return np.array([loss.item(), distillation.item()]) / self.job["gradient_acc"]
+        distillation, logits = self.distillation_losses(embeddings, images, active)
+        total = (loss + self.job.get("distill_weight", 1) * distillation + self.job.get("distill_logits", 0) * logits)
+        (total / self.job["gradient_acc"]).backward()
+        return np.array([loss.item(), distillation.item(), logits.item()]) / self.job["gradient_acc"]
 
     def step(self, step, overflowed):
         """Runs step number `step`, from 1. Returns the losses, the learning rate and the norm of the backbone's
@@ -177,7 +194,7 @@ class Trainer:
         norm."""
         self.optimizer.zero_grad()
         accumulated = self.job["gradient_acc"]
-        loss, distillation = sum(self.micro_batch((step - 1) * accumulated + i, step)
+        loss, distillation, logits = sum(self.micro_batch((step - 1) * accumulated + i, step)
                                  for i in range(accumulated))
         rate = learning_rate(self.job["lr"], step, self.total, self.warm)
         for group in self.optimizer.param_groups:
@@ -186,8 +203,10 @@ class Trainer:
             self.scaler.see_weights()
         norm = torch.nn.utils.clip_grad_norm_(self.trainable, self.job["clip_norm"] or math.inf)
         found = {"step": step, "loss": loss, "lr": rate, "gradient_norm": norm.item()}
-        if self.teacher:
+        if self.teacher and self.job.get("distill_embeddings") != "none":
             found["distillation_loss"] = distillation
+        if "distill_logits" in self.job:
+            found["logits_loss"] = logits
         if self.scaler is None:
             self.optimizer.step()
             return found

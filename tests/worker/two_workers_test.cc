@@ -143,6 +143,42 @@ TEST_F(TwoWorkers, ResumeDistillationBitExactly) {
   for (const double loss : values_in(whole_.path(), "distillation_loss")) EXPECT_GT(loss, 0);
 }
 
+// The teacher is a job's output: its centres are in the newest checkpoint, where most rows have
+// missed updates.
+TEST_F(TwoWorkers, DistilLogitsOfAnEarlierJobAndResumeBitExactly) {
+  JobConfig teacher = job(other_host_.path());
+  teacher.sample_rate = 0.2;
+  std::vector<float> trained(9 * 16);
+  run(teacher, 0, {}, [&](int /*rank*/, TrainingSession& session) {
+    const RowRange shard = session.trainer->head->shard();
+    session.trainer->head->read_current(
+        shard, std::span(trained).subspan(static_cast<std::size_t>(shard.begin * 16),
+                                          static_cast<std::size_t>(shard.size() * 16)));
+  });
+  JobConfig distilled = job(whole_.path());
+  distilled.embedding_size = 24;
+  distilled.teacher = other_host_ / "backbone.safetensors";
+  distilled.distill_embeddings = DistillEmbeddings::kNone;
+  distilled.distill_logits = 2;
+  distilled.gradient_acc = 2;
+  distilled.batch_size = 4;
+  expect_the_same_bits_after_a_stop(distilled);
+  for (const double loss : values_in(whole_.path(), "logits_loss")) EXPECT_GT(loss, 0);
+  distilled.output = data_ / "again";
+  testing::with_sessions(distilled, kTwoWorkers, [&](int /*rank*/, TrainingSession& session) {
+    const std::vector<float> found =
+        testing::on_host(*session.local.ops, session.trainer->head->teacher());
+    const float* expected = trained.data() + session.trainer->head->shard().begin * 16;
+    for (std::size_t row = 0; row < found.size() / 16; ++row, expected += 16) {
+      double squares = 0;
+      for (int i = 0; i < 16; ++i) squares += double{expected[i]} * double{expected[i]};
+      for (std::size_t i = 0; i < 16; ++i) {
+        EXPECT_NEAR(found[row * 16 + i], expected[i] / std::sqrt(squares), 1e-6);
+      }
+    }
+  });
+}
+
 // Drop path and the token mask must continue with the same random numbers.
 TEST_F(TwoWorkers, ResumeAVisionTransformerToTheBitsOfAnUninterruptedRun) {
   const TemporaryFolder larger;

@@ -32,6 +32,7 @@ class RecordingOps : public Ops {
   [[nodiscard]] std::string description() const override { return "a plan"; }
   [[nodiscard]] bool on_host() const override { return false; }
   [[nodiscard]] DType activation_type() const override { return activations_; }
+  void use_activations(DType type) override { activations_ = type; }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override;
   void reserve(std::size_t /*bytes*/) override {}
   [[nodiscard]] DeviceMemory memory() const override { return {}; }
@@ -89,7 +90,7 @@ class RecordingOps : public Ops {
                  const Tensor& weight, const Tensor& m, const Tensor& v,
                  const Tensor& operand) override;
 
-  const DType activations_;
+  DType activations_;
   OpWorks works_;
   std::uintptr_t next_address_ = std::uintptr_t{1} << 20;
 };

@@ -105,23 +105,26 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
   const double teacher = shared * machine.forward * roofline.seconds(work.teacher);
   const double head = shared * machine.head * roofline.seconds(work.head) +
                       collectives.seconds(CollectiveKind::kAllGather, work.statistics);
+  double gather = collectives.seconds(CollectiveKind::kAllGather, work.embeddings);
+  if (work.teacher_embeddings > 0) {
+    gather += collectives.seconds(CollectiveKind::kAllGather, work.teacher_embeddings);
+  }
   const double reduce = collectives.seconds(CollectiveKind::kAllReduce, work.gradients);
   // All buckets except the last are reduced during the backward pass.
   const double hidden = std::min(reduce * (1 - 1 / kBuckets), backward);
 
-  StepCost cost{
-      .phases = {
-          {"data_wait", 0},
-          {"images", micro * shared * roofline.seconds(work.images)},
-          {"forward", micro * forward},
-          {"all_gather", micro * collectives.seconds(CollectiveKind::kAllGather, work.embeddings)},
-          {"head", micro * head},
-          {"reduce_scatter",
-           micro * collectives.seconds(CollectiveKind::kReduceScatter, work.embeddings)},
-          {"backward", micro * backward},
-          {"gradient_wait", reduce - hidden},
-          {"optimizer", shared * roofline.seconds(work.optimizer) + machine.step_seconds},
-      }};
+  StepCost cost{.phases = {
+                    {"data_wait", 0},
+                    {"images", micro * shared * roofline.seconds(work.images)},
+                    {"forward", micro * forward},
+                    {"all_gather", micro * gather},
+                    {"head", micro * head},
+                    {"reduce_scatter",
+                     micro * collectives.seconds(CollectiveKind::kReduceScatter, work.embeddings)},
+                    {"backward", micro * backward},
+                    {"gradient_wait", reduce - hidden},
+                    {"optimizer", shared * roofline.seconds(work.optimizer) + machine.step_seconds},
+                }};
   if (!work.teacher.empty()) {
     cost.phases.insert(cost.phases.begin() + 3, {"teacher", micro * teacher});
   }

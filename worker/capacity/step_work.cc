@@ -81,15 +81,22 @@ void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
 
 void count_teacher(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
   const BackboneOptions options = teacher_options(p);
-  Distillation distillation(ops, make_backbone(ops, options),
-                            distillation_options(p.job, p.world_size));
+  const WithActivations teachers(ops, p.teacher_type);
+  Distillation distillation(ops, make_backbone(ops, options), p.teacher_type,
+                            distillation_options(p.job, p.world_size, options.embedding_size));
   const OwnedTensor images(ops, batch_of(options).shape, DType::kUInt8);
   const OwnedTensor embeddings(ops, {options.batch, options.embedding_size});
   ops.take();
   distillation.compare(images, embeddings);
-  distillation.loss_sum();
-  distillation.add_gradient(embeddings);
+  if (distillation.compares_embeddings()) {
+    distillation.loss_sum();
+    distillation.add_gradient(embeddings);
+  }
   work.teacher = ops.take();
+  if (distillation.compares_logits()) {
+    work.teacher_embeddings =
+        static_cast<double>(p.world_size * embeddings->elements()) * sizeof(float);
+  }
 }
 
 }  // namespace
@@ -117,12 +124,19 @@ HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows
   // read again for the gradients. Then centres and moments are read and written.
   const double caught_up = rate < 1 ? moments : 0;
   work.bytes = active * (centre + caught_up + centre + 2 * (centre + moments));
+  if (o.distillation.on()) {  // in both passes, the teacher's logits and their softmax
+    const auto theirs = static_cast<double>(o.distillation.embedding_size);
+    work.flops += 2 * 2 * n * active * theirs;
+    work.logits += 2 * n * active;
+    work.bytes += 2 * active * theirs * (o.bf16_products ? 2 : 4);
+  }
   return work;
 }
 
 /// Returns the mean over the epochs of the job.
-HeadWork mean_head_work(const JobConfig& job, std::int64_t samples, std::int64_t rows) {
-  HeadOptions options = head_options(job);
+HeadWork mean_head_work(const PlannedJob& p, std::int64_t samples, std::int64_t rows) {
+  const JobConfig& job = p.job;
+  HeadOptions options = planned_head(p);
   const std::vector<SampleRate::From>& parts = job.sample_rate.parts();
   HeadWork mean;
   for (std::size_t i = 0; i < parts.size() && parts[i].epoch < job.num_epoch; ++i) {
@@ -145,7 +159,7 @@ StepWork count_step(const PlannedJob& p) {
   count_backbone(p, ops, work);
   if (p.teacher) count_teacher(p, ops, work);
   const std::int64_t samples = p.job.batch_size * p.world_size;
-  work.head = mean_head_work(p.job, samples, shard_of(p.job.num_classes, 0, p.world_size).size());
+  work.head = mean_head_work(p, samples, shard_of(p.job.num_classes, 0, p.world_size).size());
   work.embeddings = static_cast<double>(samples * p.job.embedding_size) * sizeof(float);
   work.statistics = static_cast<double>(samples) * sizeof(RowStatistics) * p.world_size;
   return work;

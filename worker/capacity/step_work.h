@@ -28,10 +28,11 @@ struct StepWork {
   OpWorks optimizer;                  ///< per step
   HeadWork head;                      ///< per micro-batch
   // Sizes of collectives in bytes, on the receiver's side; per micro-batch, except the gradients'.
-  double embeddings = 0;  ///< all-gathered; their gradients are reduce-scattered
-  double statistics = 0;  ///< of the softmax; all-gathered
-  double gradients = 0;   ///< all-reduced
-  int synced_norms = 0;   ///< batch norms that gather statistics in forward and backward (sync_bn)
+  double embeddings = 0;          ///< all-gathered; their gradients are reduce-scattered
+  double teacher_embeddings = 0;  ///< all-gathered; 0 without the teacher's logits
+  double statistics = 0;          ///< of the softmax; all-gathered
+  double gradients = 0;           ///< all-reduced
+  int synced_norms = 0;  ///< batch norms that gather statistics in forward and backward (sync_bn)
 };
 
 /// Traverses the network once without computing. Takes about 0.3 s. REQUIRES: num_classes is

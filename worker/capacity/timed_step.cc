@@ -41,6 +41,7 @@ BackboneSeconds time_backbone(Ops& ops, const PlannedJob& p, int passes) {
 
 double time_teacher(Ops& ops, const PlannedJob& p, int passes) {
   if (!p.teacher) return 0;
+  const WithActivations teachers(ops, p.teacher_type);
   const std::unique_ptr<Backbone> teacher = make_backbone(ops, teacher_options(p));
   std::vector<double> seconds;
   for (int pass = 0; pass < passes + kUntimed; ++pass) {
@@ -55,12 +56,13 @@ double time_teacher(Ops& ops, const PlannedJob& p, int passes) {
 
 double time_head(Ops& ops, Comm& comm, const PlannedJob& p, int passes) {
   const std::int64_t samples = p.job.batch_size * p.world_size;
-  HeadOptions options = head_options(p.job);
+  HeadOptions options = planned_head(p);
   options.gradient_acc = 1;
   options.moves_later = false;
   const std::unique_ptr<Head> head = make_head(ops, comm, options);
   const OwnedTensor embeddings(ops, {samples, options.embedding_size});
   ops.fill(embeddings, 1e-2F);
+  const OwnedTensor theirs(ops, {samples, options.distillation.embedding_size});
   std::vector<std::int64_t> labels(static_cast<std::size_t>(samples * options.labels_per_image));
   std::vector<double> seconds;
   for (std::int64_t step = 1; step <= passes + kUntimed; ++step) {
@@ -77,7 +79,8 @@ double time_head(Ops& ops, Comm& comm, const PlannedJob& p, int passes) {
                .all_labels = labels,
                .active = active,
                .lr = 1e-3,
-               .update = step});
+               .update = step,
+               .teacher_embeddings = theirs});
     ops.synchronize();
     if (step > kUntimed) seconds.push_back(seconds_since(start));
   }

@@ -30,7 +30,6 @@
 #include "worker/check/output_findings.h"
 #include "worker/check/step_speed.h"
 #include "worker/checkpoint/output_links.h"
-#include "worker/distillation/teacher_file.h"
 #include "worker/head/sample_margins.h"
 #include "worker/memory/memory_advice.h"
 #include "worker/start/host_check.h"
@@ -177,7 +176,7 @@ void report_step(const LocalStart& start, const StartStep& step, const std::stri
       if (!first) return;
       if (!error.empty()) return tell({problem(step.name, error, step.remedy)});
       return tell({{.what = start.job.teacher.string(),
-                    .found = teacher_brief(start.job.teacher, *start.teacher),
+                    .found = start.brief_of_teacher(),
                     .expected = {},
                     .remedy = step.remedy,
                     .comparison = CheckFinding::Comparison::kSameEverywhere,

@@ -32,8 +32,7 @@ ComputeSeconds time_compute(Ops& ops, Comm& step_comm, const PlannedJob& planned
   few.job.heads = Heads::kOne;  // separate heads would need the number of classes of each
   few.job.num_classes = std::min(few.job.num_classes, kSpeedCheckRows * workers);
   const auto flops = [&](const PlannedJob& p) {
-    return head_work(head_options(p.job), samples, (p.job.num_classes + workers - 1) / workers)
-        .flops;
+    return head_work(planned_head(p), samples, (p.job.num_classes + workers - 1) / workers).flops;
   };
   seconds.head =
       micro * time_head(ops, step_comm, few, 1) * flops(planned) / std::max(flops(few), 1.0);

@@ -83,6 +83,7 @@ proto::Progress to_proto(const Progress& progress) {
   message.set_phase(progress.phase);
   message.set_loss(progress.loss);
   if (progress.distillation_loss) message.set_distillation_loss(*progress.distillation_loss);
+  if (progress.logits_loss) message.set_logits_loss(*progress.logits_loss);
   message.set_lr(progress.lr);
   message.set_samples_per_second(progress.samples_per_second);
   message.set_data_wait_seconds(progress.data_wait_seconds);

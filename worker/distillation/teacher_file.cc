@@ -58,7 +58,8 @@ ModelFile read_teacher(const JobConfig& job, std::int64_t height, std::int64_t w
   check_place(job);
   ModelFile teacher = read_file(job.teacher);
   BackboneOptions& options = teacher.options;
-  if (options.embedding_size != job.embedding_size) {
+  if (job.distill_embeddings != DistillEmbeddings::kNone &&
+      options.embedding_size != job.embedding_size) {
     throw InputError(
         fmt::format("teacher: {}: its network {} has embedding size {}, expected the job's {}; set "
                     "embedding_size to {}, or use another teacher",

@@ -14,6 +14,7 @@
 #include "kernels/cuda/scratch.h"
 #include "kernels/make_ops.h"
 #include "kernels/margin/margin_softmax.h"
+#include "kernels/owned_tensor.h"
 #include "worker/head/accumulated_gradients.h"
 #include "worker/head/class_centres.h"
 #include "worker/head/class_sampler.h"
@@ -52,7 +53,15 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .binary = is_uniface(o.loss),
           .label_smoothing = o.label_smoothing,
           .targets = o.labels_per_image,
-          .sub_centres = o.sub_centres};
+          .sub_centres = o.sub_centres,
+          .distillation = o.distillation};
+}
+
+/// Returns the type and shape of the teacher's centres of a shard.
+Tensor teacher_table(const HeadOptions& o, std::int64_t rows) {
+  return {nullptr,
+          o.bf16_products ? DType::kBFloat16 : DType::kFloat32,
+          {rows, o.distillation.embedding_size}};
 }
 
 /// Returns how many sums over logits the workers exchange for each sample.
@@ -87,6 +96,11 @@ class ShardedHead : public Head {
                                      centres_.table())),
         heads_(options.head_classes) {
     if (options.gradient_acc > 1) accumulated_.emplace(ops, options.centre_size());
+    if (options.distillation.on()) {
+      const Tensor table = teacher_table(options, centres_.shard().size());
+      teacher_ = OwnedTensor(ops, table.shape, table.dtype);
+      softmax_->use_teacher(teacher_);
+    }
     ShardedHead::state_changed();
   }
 
@@ -143,6 +157,7 @@ class ShardedHead : public Head {
 
   void settle(std::span<const std::int64_t> classes) override { softmax_->settle(classes); }
   void settle_all() override;
+  [[nodiscard]] Tensor teacher() override { return teacher_; }
 
  private:
   void reserve(std::int64_t samples);
@@ -166,6 +181,7 @@ class ShardedHead : public Head {
   ClassCentres centres_;
   std::unique_ptr<MarginSoftmax> softmax_;
   SeparateHeads heads_;
+  OwnedTensor teacher_;            // null without distillation
   LossState loss_state_;           // state after the last whole step
   LossState loss_before_;          // state before last_step_
   std::int64_t last_step_ = -1;    // step of the last run(); -1: no run since state_changed()
@@ -210,7 +226,8 @@ HeadResult ShardedHead::run(const Step& step) {
       .positives = positives_,
       .target_shares = target_shares_,
       .ranges = heads_.ranges(step.active.classes, step.all_labels, options_.labels_per_image),
-      .offsets = offsets_};
+      .offsets = offsets_,
+      .teacher = step.teacher_embeddings};
   make_margins(step, batch);
   batch.margins = margins_.samples;
   batch.hard_above = margins_.hard_above;
@@ -221,10 +238,12 @@ HeadResult ShardedHead::run(const Step& step) {
               : Tensor();
   softmax_->forward(batch, statistics, logits);
   comm_.all_gather(statistics, all_statistics);  // max, sum and target
-  if (logits) comm_.all_reduce_sum(logits);      // their sum and number, and the targets' mean
+  if (logits) comm_.all_reduce_sum(logits);      // summed_numbers()
   HeadResult result;
   result.loss = softmax_->combine(all_statistics, comm_.size(), logits) + margins_.added;
-  if (!std::isfinite(result.loss)) return result;  // the loss is the same on all workers
+  result.distillation_loss = softmax_->distillation_loss();
+  // The losses are the same on all workers.
+  if (!std::isfinite(result.loss) || !std::isfinite(result.distillation_loss)) return result;
   threshold_gradient_ += step.gradient_scale * softmax_->threshold_gradient();
   if (step.micro_batch + 1 == options_.gradient_acc) loss_state_ = running_state_;
   result.d_embeddings = Tensor(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
@@ -365,6 +384,9 @@ void check_options(const HeadOptions& o, int world_size) {
   }
   check(o.embedding_size > 0 && o.gradient_acc > 0 && o.labels_per_image > 0,
         "head: a size is not positive");
+  check(!o.distillation.on() || (!is_plain_softmax(o.loss) && o.sub_centres == 1 &&
+                                 o.head_classes.size() < 2 && o.distillation.embedding_size > 0),
+        "head: distillation excludes softmax, sub-centres and separate heads");
   check(!is_uniface(o.loss) || (!o.sample_correction && o.label_smoothing == 0),
         "head: uniface excludes sample_correction and label_smoothing");
   if (o.labels_per_image > 1 && has_sample_margins(o.loss)) {
@@ -381,7 +403,7 @@ void check_options(const HeadOptions& o, int world_size) {
 
 }  // namespace
 
-HeadOptions head_options(const JobConfig& job) {
+HeadOptions head_options(const JobConfig& job, std::int64_t teacher_size) {
   const TensorUpdate own = update_of_tensor(job, kCentresName, /*is_vector=*/false);
   return {.classes = job.num_classes,
           .embedding_size = job.embedding_size,
@@ -409,7 +431,10 @@ HeadOptions head_options(const JobConfig& job) {
           .bf16_products = job.precision != Precision::kFp32,
           .logits_memory = job.logits_memory,
           .head_classes =
-              job.heads == Heads::kSeparate ? job.head_classes : std::vector<std::int64_t>{}};
+              job.heads == Heads::kSeparate ? job.head_classes : std::vector<std::int64_t>{},
+          .distillation = {.weight = teacher_size > 0 ? job.distill_logits : 0,
+                           .temperature = job.distill_temperature,
+                           .embedding_size = teacher_size}};
 }
 
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options) {
@@ -430,6 +455,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                .second = table.second,
                .inverse_norms = table.inverse_norm,
                .updated = table.updated,
+               .teacher = o.head.distillation.on() ? teacher_table(o.head, rows).bytes() : 0,
                .buffers = exchange.total()};
   if (o.head.gradient_acc > 1) {
     // Every micro-batch adds the classes of its samples; all share the sampled classes.
@@ -437,21 +463,23 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
     m.gradients = AccumulatedGradients::bytes(summed, row_size);
   }
   if (o.gpu) {
-    const MarginPlanOptions margin{.samples = n,
-                                   .dimension = d,
-                                   .bf16_products = o.head.bf16_products,
-                                   .ranges = softmax.ranges,
-                                   .offsets = softmax.offsets,
-                                   .sample_margins = softmax.sample_margins,
-                                   .hard_negatives = softmax.hard_negatives,
-                                   .smoothed = softmax.label_smoothing > 0,
-                                   .binary = softmax.binary,
-                                   .targets = softmax.targets,
-                                   .sub_centres = softmax.sub_centres,
-                                   .classes = rows,
-                                   .gpu = o.gpu_sizes};
+    const MarginPlanOptions margin{
+        .samples = n,
+        .dimension = d,
+        .bf16_products = o.head.bf16_products,
+        .ranges = softmax.ranges,
+        .offsets = softmax.offsets,
+        .sample_margins = softmax.sample_margins,
+        .hard_negatives = softmax.hard_negatives,
+        .smoothed = softmax.label_smoothing > 0,
+        .binary = softmax.binary,
+        .targets = softmax.targets,
+        .sub_centres = softmax.sub_centres,
+        .classes = rows,
+        .teacher_dimension = o.head.distillation.on() ? o.head.distillation.embedding_size : 0,
+        .gpu = o.gpu_sizes};
     for (std::uint64_t* buffer :
-         {&m.centres, &m.momentum, &m.second, &m.inverse_norms, &m.gradients}) {
+         {&m.centres, &m.momentum, &m.second, &m.inverse_norms, &m.gradients, &m.teacher}) {
       *buffer = gpu_allocation(*buffer);
     }
     m.buffers =

@@ -12,6 +12,7 @@
 #include "comm/shard.h"
 #include "common/config/config.h"
 #include "common/machine/gpu/gpus.h"
+#include "kernels/margin/logit_distillation.h"
 #include "kernels/margin/update_history.h"
 #include "kernels/ops.h"
 #include "worker/head/sample_margins.h"
@@ -51,6 +52,8 @@ struct HeadOptions {
   /// For several heads that share the backbone (separate_heads.h): the number of classes of each;
   /// their classes are contiguous. Fewer than two: one softmax over all classes.
   std::vector<std::int64_t> head_classes = {};
+  /// The loss of a teacher's logits. Excludes PlainSoftmax, sub_centres and separate heads.
+  LogitDistillation distillation = {};
 
   /// Returns the number of elements of a class's row: embedding_size for each of its centres, and 1
   /// for a bias.
@@ -68,7 +71,8 @@ struct HeadSettings {
 };
 
 /// Returns the job's options; classes = job.num_classes, head_classes = job.head_classes.
-HeadOptions head_options(const JobConfig& job);
+/// teacher_size: length of the teacher's embeddings; 0: without distillation of logits.
+HeadOptions head_options(const JobConfig& job, std::int64_t teacher_size = 0);
 
 /// Sorted global class indices of this worker that take part in a step.
 struct ActiveCentres {
@@ -77,9 +81,12 @@ struct ActiveCentres {
 };
 
 struct HeadResult {
-  double loss = 0;      ///< mean over the N samples of all workers; the same on every worker
+  double loss = 0;  ///< mean over the N samples of all workers; the same on every worker
+  /// Same mean of the loss of a teacher's logits, without its weight. It is not part of `loss`.
+  double distillation_loss = 0;
   Tensor d_embeddings;  ///< [N, D], this worker's part: the sum over workers is the gradient of
-                        ///< loss. Valid until the next run. Null when the loss is not finite.
+                        ///< loss + weight * distillation_loss. Valid until the next run. Null
+                        ///< when one of the two losses is not finite.
   bool moved = false;   ///< true: run() has updated the centres; false: Head::move() does
 };
 
@@ -108,6 +115,8 @@ class Head {
     std::int64_t micro_batch = 0;  ///< 0 .. gradient_acc - 1
     /// 1 / gradient_acc: multiplies every gradient, but not the loss.
     double gradient_scale = 1.0;
+    /// [N, teacher's D], not normalised. Null without HeadOptions::distillation.
+    Tensor teacher_embeddings = {};
   };
   /// Collective: exchanges the row statistics of the softmax. Updates the active centres in
   /// place, or leaves that to move() (HeadResult::moved). Momentum and weight decay change the
@@ -153,6 +162,11 @@ class Head {
   /// update that is then applied.
   virtual void settle(std::span<const std::int64_t> classes) = 0;
   virtual void settle_all() = 0;
+
+  /// Returns the teacher's centres [shard().size(), teacher's D], of the products' type: unit
+  /// vectors, zeros at first, which the caller must set before the first run(). A view of device
+  /// memory. Null without HeadOptions::distillation.
+  [[nodiscard]] virtual Tensor teacher() = 0;
 };
 
 /// Creates a head whose centres start as class_centres.h describes. Borrows ops and comm. Throws
@@ -169,6 +183,7 @@ struct HeadMemory {
   std::uint64_t active = 0;         ///< indices of active classes; on a GPU they are in buffers
   std::uint64_t gradients = 0;      ///< gradients of active classes, if gradient_acc is above 1
   std::uint64_t logits = 0;         ///< kept from forward to backward; on a GPU they are in buffers
+  std::uint64_t teacher = 0;        ///< the teacher's centres
   std::uint64_t buffers = 0;        ///< embeddings and their gradients, tiles, statistics
 };
 

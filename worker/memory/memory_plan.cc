@@ -54,17 +54,19 @@ class SizingOps : public CpuOps {
  public:
   SizingOps(int threads, DType activations) : CpuOps(threads), activations_(activations) {}
   [[nodiscard]] DType activation_type() const override { return activations_; }
+  void use_activations(DType type) override { activations_ = type; }
 
  private:
-  const DType activations_;
+  DType activations_;
 };
 
-/// Returns the Ops for planning a job on CPUs. If the job uses bf16 and this CPU lacks it, plans
-/// the area for intermediate results of fp32.
+/// Returns the Ops for planning a job on CPUs. If the job or its teacher uses bf16 and this CPU
+/// lacks it, plans the area for intermediate results of fp32.
 std::unique_ptr<CpuOps> cpu_to_plan_with(const PlannedJob& p) {
-  if (p.job.precision != Precision::kBf16) return std::make_unique<CpuOps>(p.threads);
-  if (!cpu_has_bfloat16()) return std::make_unique<SizingOps>(p.threads, DType::kBFloat16);
-  return std::make_unique<CpuOps>(p.threads, best_vector_kernels(), DType::kBFloat16);
+  const DType own = p.job.precision == Precision::kBf16 ? DType::kBFloat16 : DType::kFloat32;
+  const bool bf16 = own == DType::kBFloat16 || (p.teacher && p.teacher_type == DType::kBFloat16);
+  if (bf16 && !cpu_has_bfloat16()) return std::make_unique<SizingOps>(p.threads, own);
+  return std::make_unique<CpuOps>(p.threads, best_vector_kernels(), own);
 }
 
 /// A Comm that only knows the number of workers: measuring a network needs nothing else.
@@ -146,6 +148,7 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
   list.add("kept logits", m.logits, fmt::format("logits_memory {:g}", p.job.logits_memory));
   list.add("centres' summed gradients", m.gradients,
            fmt::format("gradient_acc {}", p.job.gradient_acc));
+  list.add("teacher's class centres", m.teacher, "in the precision of the head's products");
   list.add("head buffers", m.buffers,
            fmt::format("{} samples of {}", samples(p), counted(p.world_size, "worker")));
 }
@@ -176,11 +179,14 @@ void add_backbone(const PlannedJob& p, const PlannedBackbone& b, PartList& list)
                        p.job.network == kNoNetwork ? std::string() : pixels,
                        p.job.recompute.empty() ? "" : ", recompute"));
   if (p.teacher) {
-    const auto buffers = Distillation::bytes(distillation_options(p.job, p.world_size));
-    const std::uint64_t bytes =
-        taken(p, {b.teacher.weights, b.teacher.state, b.teacher.operands, b.teacher.activations,
-                  buffers.difference, buffers.unit, buffers.inverse_norms, buffers.loss});
-    list.add("teacher", bytes, p.teacher->network + ": weights, activations, and embeddings");
+    const auto buffers =
+        Distillation::bytes(distillation_options(p.job, p.world_size, p.teacher->embedding_size));
+    const std::uint64_t bytes = taken(
+        p, {b.teacher.weights, b.teacher.state, b.teacher.operands, b.teacher.activations,
+            buffers.difference, buffers.unit, buffers.inverse_norms, buffers.loss, buffers.all});
+    list.add("teacher", bytes,
+             fmt::format("{} in {}: weights, activations, and embeddings", p.teacher->network,
+                         name_of(p.teacher_type)));
   }
   list.add(kScratchName, b.scratch,
            p.gpu ? "upper limit, for convolutions" : counted(p.threads, "thread"));
@@ -296,6 +302,10 @@ BackboneOptions teacher_options(const PlannedJob& p) {
   return options;
 }
 
+HeadOptions planned_head(const PlannedJob& p) {
+  return head_options(p.job, p.teacher ? p.teacher->embedding_size : 0);
+}
+
 PlannedBackbone plan_backbone(const PlannedJob& p) {
   WorldSize world(p.world_size);
   BackboneOptions options = backbone_options(p.job, p.data.height, p.data.width);
@@ -306,7 +316,10 @@ PlannedBackbone plan_backbone(const PlannedJob& p) {
   }
   const auto plan_with = [&](Ops& ops) {
     PlannedBackbone planned{.memory = backbone_memory(ops, options)};
-    if (p.teacher) planned.teacher = backbone_memory(ops, teacher_options(p));
+    if (p.teacher) {
+      const WithActivations teacher(ops, p.teacher_type);
+      planned.teacher = backbone_memory(ops, teacher_options(p));
+    }
     planned.scratch = p.gpu ? kMostScratch  // the fastest convolutions use all of it
                             : ops.scratch_bytes();
     return planned;
@@ -345,7 +358,7 @@ std::uint64_t reserved_bytes(const MemoryPlan& plan) {
 MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
                        std::uint64_t available) {
   const BackboneMemory& b = backbone.memory;
-  const HeadMemory head = head_memory({.head = head_options(p.job),
+  const HeadMemory head = head_memory({.head = planned_head(p),
                                        .world_size = p.world_size,
                                        .samples = samples(p),
                                        .threads = p.threads,

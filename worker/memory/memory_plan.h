@@ -36,6 +36,7 @@ struct PlannedJob {
   /// The network of the job's teacher, as in its file (read_teacher()); its batch size does not
   /// matter.
   std::optional<BackboneOptions> teacher = {};
+  DType teacher_type = DType::kFloat32;  ///< activations of the teacher (teacher_activations())
   int world_size = 1;
   int threads = 1;  ///< compute threads of this worker
   PlannedData data;
@@ -55,6 +56,8 @@ struct PlannedBackbone {
 
 /// Returns the options of the teacher in training. REQUIRES: the job has one.
 BackboneOptions teacher_options(const PlannedJob& planned);
+/// Returns the options of the job's classification layer, with the teacher's logits if it has them.
+HeadOptions planned_head(const PlannedJob& planned);
 
 /// Builds the networks without allocating tensors, so the result is exact. Takes about 0.1 s.
 /// Throws InputError for an unknown network, or one that does not accept the job's image size.

@@ -15,8 +15,9 @@ struct StepStats {
   bool complete = true;
   std::int64_t epoch = 0;
   double loss = 0;  ///< mean over the samples of all workers and micro-batches
-  /// Mean over the same samples, not multiplied by the distillation's weight; only with a teacher.
-  std::optional<double> distillation_loss;
+  /// Means over the same samples of the losses of a teacher's embeddings and of its logits, not
+  /// multiplied by their weights; only if the job has them.
+  std::optional<double> distillation_loss, logits_loss;
   double lr = 0;
   /// L2 norm of the backbone's gradient, before clipping. If it is not finite, the loss scale was
   /// too large, and neither the backbone nor the centres were updated.

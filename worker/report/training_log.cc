@@ -124,18 +124,20 @@ double RemainingTime::after(std::int64_t step) const {
 }
 
 std::string speed_message(const LogWindow& w) {
-  char text[256];
-  char scale[64] = "", distillation[64] = "";
+  char text[320];
+  char scale[64] = "", distillation[64] = "", logits[64] = "";
   if (w.loss_scale) std::snprintf(scale, sizeof scale, "Fp16 Grad Scale: %g   ", *w.loss_scale);
   if (w.distillation_loss) {
     std::snprintf(distillation, sizeof distillation, "Distillation Loss %.4f   ",
                   *w.distillation_loss);
   }
+  if (w.logits_loss) std::snprintf(logits, sizeof logits, "Logits Loss %.4f   ", *w.logits_loss);
   std::snprintf(text, sizeof text,
-                "Speed %.2f samples/sec   Loss %.4f   %sLearningRate %.4f   Epoch: %lld   "
+                "Speed %.2f samples/sec   Loss %.4f   %s%sLearningRate %.4f   Epoch: %lld   "
                 "Global Step: %lld   %sRequired: %s",
-                w.samples_per_second, w.loss, distillation, w.lr, static_cast<long long>(w.epoch),
-                static_cast<long long>(w.step), scale, time_left(w.seconds_left).c_str());
+                w.samples_per_second, w.loss, distillation, logits, w.lr,
+                static_cast<long long>(w.epoch), static_cast<long long>(w.step), scale,
+                time_left(w.seconds_left).c_str());
   return text;
 }
 
@@ -217,6 +219,7 @@ void TrainingLog::step(const StepRecord& r) {
                  {"lr", r.stats.lr},
                  {"gradient_norm", r.stats.gradient_norm}});
   if (r.stats.distillation_loss) object["distillation_loss"] = *r.stats.distillation_loss;
+  if (r.stats.logits_loss) object["logits_loss"] = *r.stats.logits_loss;
   if (r.loss_scale) object["loss_scale"] = *r.loss_scale;
   object.update({{"samples_per_second", static_cast<double>(r.stats.samples) / r.step_seconds},
                  {"step_seconds", r.step_seconds},

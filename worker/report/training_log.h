@@ -32,11 +32,12 @@ std::string training_line(std::chrono::system_clock::time_point when, std::strin
 ///
 /// "Speed 884.42 samples/sec   Loss 47.2532   LearningRate 0.1000   Epoch: 0   Global Step: 100   "
 /// "Required: 3 hours". If there is a loss scale, "Fp16 Grad Scale: 65536   " precedes "Required".
-/// With a teacher, "Distillation Loss 0.4712   " follows the loss.
+/// With a teacher, "Distillation Loss 0.4712   " and "Logits Loss 1.2034   " follow the loss.
 struct LogWindow {
   double samples_per_second = 0;
   double loss = 0;                               ///< mean over the steps of the window
   std::optional<double> distillation_loss = {};  ///< same mean
+  std::optional<double> logits_loss = {};        ///< same mean
   double lr = 0;
   std::int64_t epoch = 0;
   std::int64_t step = 0;

@@ -3,8 +3,10 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/config/job_json.h"
 #include "common/counted.h"
@@ -139,11 +141,15 @@ std::vector<std::string> job_warnings(const PlannedJob& p) {
   std::vector<std::string> warnings;
   if (p.job.lr == 0) warnings.emplace_back("lr: found 0: no weight will change");
   const JobConfig defaults;
-  const bool weighted = p.job.distill_weight != defaults.distill_weight;
-  if (p.job.teacher.empty() &&
-      (weighted || p.job.distill_embeddings != defaults.distill_embeddings)) {
-    warnings.emplace_back(std::string(weighted ? "distill_weight" : "distill_embeddings") +
-                          ": found a value but no teacher: it has no effect");
+  const std::initializer_list<std::pair<const char*, bool>> changed{
+      {"distill_weight", p.job.distill_weight != defaults.distill_weight},
+      {"distill_embeddings", p.job.distill_embeddings != defaults.distill_embeddings},
+      {"distill_logits", p.job.distill_logits != defaults.distill_logits},
+      {"distill_temperature", p.job.distill_temperature != defaults.distill_temperature},
+      {"teacher_precision", p.job.teacher_precision != defaults.teacher_precision}};
+  for (const auto& [key, is_set] : changed) {
+    if (!is_set || !p.job.teacher.empty()) continue;
+    warnings.emplace_back(std::string(key) + ": found a value but no teacher: it has no effect");
   }
   if (batch_norm_samples(p.job, p.world_size) == 2) {
     warnings.emplace_back(

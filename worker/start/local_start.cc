@@ -1,10 +1,18 @@
 #include "worker/start/local_start.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "common/config/job_json.h"
+#include "common/error.h"
 #include "data/job_data.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/make_ops.h"
+#include "worker/checkpoint/checkpoint_format.h"
+#include "worker/distillation/distillation.h"
 #include "worker/distillation/teacher_file.h"
 #include "worker/start/job_check.h"
+#include "worker/start/resumed_people.h"
 
 namespace pfc {
 
@@ -64,12 +72,44 @@ void LocalStart::open_training_data() {
 void LocalStart::open_teacher() {
   if (job.teacher.empty()) return;
   if (doing) doing("reading the teacher, " + job.teacher.string());
+  const std::vector<Precision> precisions = precisions_of(job.device, membership.local_rank);
+  const bool has_bf16 = std::ranges::find(precisions, Precision::kBf16) != precisions.end();
+  teacher_type = teacher_activations(job, activation_type(job.precision), has_bf16);
   teacher = read_teacher(job, dataset->info().height, dataset->info().width);
+  if (job.distill_logits > 0) teacher_centres.emplace(job, *teacher, *dataset);
+}
+
+std::string LocalStart::brief_of_teacher() const {
+  const std::string network = teacher_brief(job.teacher, *teacher);
+  return teacher_centres ? network + "; " + teacher_centres->brief() : network;
+}
+
+std::string LocalStart::other_people_of_teacher(const std::vector<std::string>& data) const {
+  const auto folder = teacher_centres ? teacher_centres->checkpoint() : std::nullopt;
+  if (!folder) return {};
+  const checkpoint_format::Identity before = checkpoint_format::load_manifest(*folder).identity;
+  const nlohmann::json now = to_json(job);
+  try {
+    if (compare_people(*folder, before.job, now).empty() &&
+        compare_data(*folder, before.data, data).empty()) {
+      return {};
+    }
+  } catch (const InputError&) {
+    throw InputError(
+        "teacher: " + folder->string() + " was trained on the data sets " +
+        before.value_of("rec").dump() + ", expected the job's order, " + now.at("rec").dump() +
+        ", because distill_logits compares classes of the same number; change the order of rec, or "
+        "set distill_logits to 0");
+  }
+  return "teacher: " + folder->string() +
+         " was trained on other data; distill_logits compares each class with the teacher's of the "
+         "same number";
 }
 
 PlannedJob LocalStart::planned() const {
   PlannedJob planned{.job = job,
                      .teacher = teacher ? std::optional(teacher->options) : std::nullopt,
+                     .teacher_type = teacher_type,
                      .world_size = membership.world_size,
                      .threads = threads,
                      .data = dataset ? planned_data(*dataset, evaluation_sets) : PlannedData{},

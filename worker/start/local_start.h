@@ -15,6 +15,7 @@
 #include "kernels/ops.h"
 #include "model/evaluation/evaluation_sets.h"
 #include "model/files/model_file.h"
+#include "worker/distillation/teacher_centres.h"
 #include "worker/memory/memory_advice.h"
 
 namespace pfc {
@@ -41,8 +42,17 @@ struct LocalStart {
   void open_device();
   /// Opens the training data, without the verification sets.
   void open_training_data();
-  /// Reads the teacher's file if the job has one. REQUIRES: the training data are open.
+  /// Reads the teacher's file if the job has one, and finds its class centres if they are needed.
+  /// REQUIRES: the training data are open.
   void open_teacher();
+  /// Returns a summary of the teacher's files, which must be equal on all hosts. REQUIRES: the job
+  /// has a teacher. Reads the files to compute their checksums.
+  [[nodiscard]] std::string brief_of_teacher() const;
+  /// Compares the data of the job that trained the teacher with this job's, as for a resumed job
+  /// (resumed_people.h), if logits are compared and the teacher's job is known. `data`: contents of
+  /// the data sets (FileBrief). Returns a warning; empty if they are the same. Throws InputError if
+  /// the data sets come in another order.
+  [[nodiscard]] std::string other_people_of_teacher(const std::vector<std::string>& data) const;
   /// Returns what is needed to plan memory and time. Without data, assumes the default size of
   /// images.
   [[nodiscard]] PlannedJob planned() const;
@@ -55,8 +65,10 @@ struct LocalStart {
   std::unique_ptr<Ops> ops = {};
   std::unique_ptr<Dataset> dataset = {};
   EvaluationSets evaluation_sets = {};
-  std::optional<ModelFile> teacher = {};  ///< a training session moves the weights out
-  int threads = threads_of_worker(1);     ///< compute threads of this worker
+  std::optional<ModelFile> teacher = {};               ///< a training session moves the weights out
+  DType teacher_type = DType::kFloat32;                ///< type of the teacher's activations
+  std::optional<TeacherCentres> teacher_centres = {};  ///< only with distill_logits
+  int threads = threads_of_worker(1);                  ///< compute threads of this worker
   MemoryThere device_memory = {};
   MemoryPlan memory = {};
 };

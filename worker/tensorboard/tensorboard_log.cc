@@ -64,6 +64,7 @@ void TensorBoardLog::line(const LogWindow& window) {
   };
   add("train", "loss", window.loss);
   if (window.distillation_loss) add("train", "distillation_loss", *window.distillation_loss);
+  if (window.logits_loss) add("train", "logits_loss", *window.logits_loss);
   add("train", "learning_rate", window.lr);
   add("train", "epoch", static_cast<double>(window.epoch));
   if (sums.gradient_norms > 0) {

@@ -122,6 +122,8 @@ inline constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::kFp32},
                                                   {"bf16", Precision::kBf16},
                                                   {"fp16", Precision::kFp16},
                                                   {"auto", Precision::kAuto}}};
+inline constexpr Names<Precision, 3> kTeacherPrecisions{
+    {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}}};
 inline constexpr Names<CentrePrecision, 3> kCentrePrecisions{
     {{"fp32", CentrePrecision::kFp32},
      {"bf16_momentum", CentrePrecision::kBf16Momentum},
@@ -153,8 +155,10 @@ inline constexpr Names<ReadKind, 2> kReads{
     {{"random", ReadKind::kRandom}, {"sequential", ReadKind::kSequential}}};
 inline constexpr Names<InitialCentres, 2> kInitialCentres{
     {{"random", InitialCentres::kRandom}, {"mean", InitialCentres::kMean}}};
-inline constexpr Names<DistillEmbeddings, 2> kDistillEmbeddings{
-    {{"cosine", DistillEmbeddings::kCosine}, {"mse", DistillEmbeddings::kMse}}};
+inline constexpr Names<DistillEmbeddings, 3> kDistillEmbeddings{
+    {{"cosine", DistillEmbeddings::kCosine},
+     {"mse", DistillEmbeddings::kMse},
+     {"none", DistillEmbeddings::kNone}}};
 inline constexpr Names<DeviceChoice, 3> kDevices{
     {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}}};
 
@@ -314,6 +318,9 @@ void visit_keys(Job& job, Visitor&& v) {
   v.path("teacher", job.teacher);
   v.choice("distill_embeddings", job.distill_embeddings, kDistillEmbeddings);
   v.number("distill_weight", job.distill_weight, kPositive);
+  v.number("distill_logits", job.distill_logits, kNotNegative);
+  v.number("distill_temperature", job.distill_temperature, kPositive);
+  v.choice("teacher_precision", job.teacher_precision, kTeacherPrecisions);
   v.number("gradient_acc", job.gradient_acc, kBatch);
   v.flag("sync_bn", job.sync_bn);
   v.choice("device", job.device, kDevices);

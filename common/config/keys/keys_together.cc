@@ -254,6 +254,33 @@ void check_loss(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
+/// Rejects losses of a teacher that do not suit the job's classification layer.
+void check_distillation(const JobConfig& job, const JobOrigin& origin) {
+  const auto fail = [&](const char* key, const std::string& what) {
+    throw InputError(origin.of(key) + ": " + key + ": " + what);
+  };
+  const auto shown_number = [](double x) { return nlohmann::json(x).dump(); };
+  if (job.distill_logits == 0) {
+    if (job.teacher.empty() || job.distill_embeddings != DistillEmbeddings::kNone) return;
+    fail("distill_embeddings",
+         "found \"none\", but distill_logits is 0: nothing would be learnt from the teacher; set "
+         "distill_logits to a weight, or remove one of the two keys");
+  }
+  const auto refuse = [&](const std::string& what) {
+    fail("distill_logits", "found " + shown_number(job.distill_logits) + ", but " + what +
+                               "; set it to 0 to learn from the teacher's embeddings alone");
+  };
+  if (is_plain_softmax(job.loss)) refuse("the logits of loss \"softmax\" are not cosines");
+  if (job.sub_centres > 1) refuse("sub_centres is " + std::to_string(job.sub_centres));
+  if (job.heads == Heads::kSeparate) refuse("heads is \"separate\"");
+  if (job.margin_scale > kMostDistilledScale * job.distill_temperature) {
+    fail("distill_temperature",
+         "found " + shown_number(job.distill_temperature) + ", expected at least " +
+             shown_number(job.margin_scale / kMostDistilledScale) + ", which is margin_scale / " +
+             shown_number(kMostDistilledScale));
+  }
+}
+
 }  // namespace
 
 void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
@@ -268,6 +295,7 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_validation_data(job, origin);
   check_network(job, origin);
   check_loss(job, origin);
+  check_distillation(job, origin);
   check_batch_size(job, origin);
 }
 

@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "kernels/cpu/margin/centre_rows.h"
 #include "kernels/cpu/margin/margin_tile.h"
+#include "kernels/cpu/margin/teacher_logits.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/cpu/ops/cpu_ops.h"
 #include "kernels/cpu/runtime/aligned_memory.h"
@@ -97,6 +99,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
                                         : make_float_tile_products(kernels_)),
         step_{.options = options_, .rows = rows_, .products = *products_, .batch = {}} {
     for (int part = 0; part < threads_.count(); ++part) workers_.emplace_back(kernels_, part);
+    if (options_.distillation.on()) step_.teacher = &distillation_.emplace(options_, kernels_);
   }
 
   void compute_inverse_norms() override {
@@ -130,6 +133,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
   [[nodiscard]] double target_logit(std::size_t positive) const;
   void add_targets(std::span<RowStatistics> rows);
   void sum_logits(std::span<const RowStatistics> rows, const Tensor& logits) const;
+  void write_distilled_sums(const Tensor& logits) const;
   [[nodiscard]] ActiveRows catch_up(std::span<const std::int64_t> classes);
   /// Returns the row of the gradients [.., D] that belongs to row i; `slots` has an element for
   /// each class.
@@ -155,6 +159,7 @@ class CpuMarginSoftmax : public MarginSoftmax {
   const CentreRows rows_;
   const std::unique_ptr<TileProducts> products_;
   MarginStep step_;
+  std::optional<TeacherLogits> distillation_;
   CatchUpPlan missed_;                     // for the rows of the current call
   std::vector<MarginTileWorker> workers_;  // one per thread
   AlignedMemory kept_;                     // [threads, kept_tiles_, tile, N]
@@ -183,6 +188,7 @@ void CpuMarginSoftmax::prepare(const Batch& batch) {
   step_.angles = arrays_.angles.data();
   step_.target_rows = arrays_.target_rows.data();
   take_ranges(batch.ranges);
+  if (distillation_) distillation_->begin(ops_, batch.teacher, teacher_, table_.first_class);
   for (MarginTileWorker& worker : workers_) worker.allocate(step_);
   plan_kept_tiles();
 }
@@ -263,6 +269,7 @@ void CpuMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics,
   const auto n = static_cast<std::size_t>(step_.samples);
   threads_.each_part([&](int part) {
     workers_[static_cast<std::size_t>(part)].begin_forward();
+    if (distillation_) distillation_->begin_forward(part);
     each_tile_of(part, [&](MarginTileWorker& worker, const ClassTile& tile) {
       worker.forward(step_, tile);
     });
@@ -277,6 +284,18 @@ void CpuMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics,
   }
   add_targets(rows);
   if (logits) sum_logits(rows, logits);
+  if (distillation_) write_distilled_sums(logits);
+}
+
+void CpuMarginSoftmax::write_distilled_sums(const Tensor& logits) const {
+  const std::int64_t n = step_.samples;
+  float* const out = logits.f32() + distilled_row(options_) * n;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const DistilledSums sums = distillation_->sums(i);
+    out[i] = static_cast<float>(sums.network);
+    out[n + i] = static_cast<float>(sums.teacher);
+    out[2 * n + i] = static_cast<float>(sums.difference);
+  }
 }
 
 double CpuMarginSoftmax::target_logit(std::size_t positive) const {
@@ -311,7 +330,7 @@ void CpuMarginSoftmax::sum_logits(std::span<const RowStatistics> rows, const Ten
     return;
   }
   if (options_.targets > 1) {
-    std::ranges::transform(arrays_.target_mean, logits.f32() + (summed_numbers(options_) - 1) * n,
+    std::ranges::transform(arrays_.target_mean, logits.f32() + mean_row(options_) * n,
                            [](double mean) { return static_cast<float>(mean); });
   }
   if (options_.label_smoothing == 0) return;
@@ -340,8 +359,9 @@ void CpuMarginSoftmax::run_target_cosines(std::span<float> cosines) {
 
 // Throws if a thread of the team has failed; threads of a team must not throw themselves.
 void CpuMarginSoftmax::check_products() const {
-  for (const MarginTileWorker& worker : workers_) {
-    if (worker.failed()) throw DeviceError("CPU: oneDNN's GEMM failed in the margin softmax");
+  const bool teacher_failed = distillation_ && distillation_->failed();
+  if (teacher_failed || std::ranges::any_of(workers_, &MarginTileWorker::failed)) {
+    throw DeviceError("CPU: oneDNN's GEMM failed in the margin softmax");
   }
 }
 
@@ -358,7 +378,7 @@ double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers, cons
     if (options_.targets > 1) {
       arrays_.all_targets[i] = all.target;
       // The mean is rounded to float32. A single target is its own mean.
-      const auto row = static_cast<std::size_t>(summed_numbers(options_) - 1);
+      const auto row = static_cast<std::size_t>(mean_row(options_));
       if (target_share(step_.batch, static_cast<std::int64_t>(i)) < 1) {
         target = double{logits.f32()[row * n + i]};
       }
@@ -372,6 +392,10 @@ double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers, cons
     loss += arrays_.softmax[i].loss;
   }
   threshold_gradient_ = threshold / static_cast<double>(n);
+  if (distillation_) {
+    const auto first = static_cast<std::size_t>(distilled_row(options_)) * n;
+    distillation_loss_ = distillation_->combine(logits.f32() + first);
+  }
   return loss / static_cast<double>(n);
 }
 
@@ -394,6 +418,7 @@ void CpuMarginSoftmax::set_factors(double gradient_scale) {
   for (std::size_t i = 0; i < arrays_.smoothing.size(); ++i) {
     arrays_.smoothing[i] = static_cast<float>(factor * arrays_.softmax[i].uniform);
   }
+  if (distillation_) distillation_->set_gradient_scale(gradient_scale);
   step_.smoothing = arrays_.smoothing.empty() ? nullptr : arrays_.smoothing.data();
   step_.max = arrays_.max.data();
   step_.factor = arrays_.factor.data();
@@ -529,7 +554,8 @@ CpuMarginBytes cpu_margin_bytes(const MarginSoftmaxOptions& options, const CpuMa
   return {.kept = tiles.kept() * tiles.bytes_each,
           .working = static_cast<std::int64_t>(arrays) +
                      tile_products_bytes(options.bf16_products, s.samples, s.dimension, s.threads) +
-                     s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows, options)};
+                     s.threads * MarginTileWorker::bytes(s.samples, s.dimension, rows, options) +
+                     TeacherLogits::bytes(options, s.samples, s.threads)};
 }
 
 }  // namespace pfc

@@ -174,6 +174,7 @@ void MarginTileWorker::forward(const MarginStep& step, const ClassTile& tile) {
   list_next(step, tile, false, 1);
   float* const products = tile.kept != nullptr ? tile.kept : products_.data();
   failed_ |= !step.products.forward(part_, rows_, tile.size(), products, soon_);
+  if (step.teacher != nullptr) step.teacher->forward(part_, distilled(step, tile, products));
   for (std::size_t k = 0; k < tile.positives.size(); ++k) find_angle(step, tile, k);
   const MarginTile t = describe(step, tile);
   float* const logits = products_.data();
@@ -228,7 +229,13 @@ void MarginTileWorker::begin_tile(const MarginStep& step, const ClassTile& tile,
   if (products == nullptr) {
     products = products_.data();
     failed_ |= !step.products.forward(part_, rows_, tile.size(), products, soon_);
+  } else if (step.teacher != nullptr && !wanted.centres) {
+    // move() will need the kept products again, those of the targets too, which margin_gradients()
+    // overwrites.
+    std::copy_n(products, tile.size() * step.samples, products_.data());
+    products = products_.data();
   }
+  if (step.teacher != nullptr) step.teacher->backward(part_, distilled(step, tile, products));
   // Replaces products by d loss / d cos / |centre|, the factor in both following matrix products.
   const MarginTile t = describe(step, tile);
   float* const of_classes = reduce_to_classes(step, tile, products);
@@ -241,6 +248,9 @@ void MarginTileWorker::begin_tile(const MarginStep& step, const ClassTile& tile,
                                .inverse_norm = inverse_norms_.data()},
                               products, of_classes, winners_.data(), products_.data(),
                               along_.data());
+  }
+  if (step.teacher != nullptr) {
+    step.teacher->add_gradients(part_, tile.size(), products_.data(), along_.data());
   }
   if (is_plain(step.options)) std::ranges::fill(along_, 0.f);
   step.products.set_factors(part_, products_.data(), tile.size());

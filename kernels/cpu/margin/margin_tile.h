@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cpu/margin/centre_rows.h"
+#include "kernels/cpu/margin/teacher_logits.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/cpu/vector/vector_kernels.h"
 #include "kernels/margin/margin_softmax.h"
@@ -19,7 +20,8 @@ struct MarginStep {
   const MarginSoftmaxOptions& options;
   const CentreRows& rows;
   TileProducts& products;
-  MarginSoftmax::Batch batch;  ///< with a bias, its embeddings end with a 1
+  MarginSoftmax::Batch batch;        ///< with a bias, its embeddings end with a 1
+  TeacherLogits* teacher = nullptr;  ///< nullptr: no distillation of logits
   ActiveRows active = {};
   std::int64_t samples = 0;
   Angle* angles = nullptr;  ///< [positives]: between the sample and the nearest centre of its class
@@ -143,6 +145,13 @@ class MarginTileWorker {
     return step.target_rows[tile.first_positive + static_cast<std::int64_t>(k)];
   }
   [[nodiscard]] MarginTile describe(const MarginStep& step, const ClassTile& tile);
+  [[nodiscard]] TeacherLogits::Tile distilled(const MarginStep& step, const ClassTile& tile,
+                                              const float* products) const {
+    return {.classes = step.batch.classes.subspan(static_cast<std::size_t>(tile.begin),
+                                                  static_cast<std::size_t>(tile.size())),
+            .products = products,
+            .inverse_norms = inverse_norms_.data()};
+  }
 
   const VectorKernels& kernels_;
   const int part_;

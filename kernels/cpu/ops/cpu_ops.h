@@ -9,8 +9,8 @@ namespace pfc {
 
 class CpuOps : public Ops {
  public:
-  /// cpu_threads: 0 means all cores that this process may use. activations: float32, or bfloat16 if
-  /// cpu_has_bf16(). Tests pass other kernels than this machine's fastest ones.
+  /// cpu_threads: 0 means all cores that this process may use. activations: float32, or bfloat16
+  /// if cpu_has_bfloat16(). Tests pass other kernels than this machine's fastest ones.
   explicit CpuOps(int cpu_threads, const VectorKernels& kernels = best_vector_kernels(),
                   DType activations = DType::kFloat32)
       : device_(cpu_threads, kernels), activations_(activations) {}
@@ -21,6 +21,7 @@ class CpuOps : public Ops {
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] bool on_host() const override { return true; }
   [[nodiscard]] DType activation_type() const override { return activations_; }
+  void use_activations(DType type) override { activations_ = type; }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override;
   void reserve(std::size_t /*bytes*/) override {}
   void use_threads(int count) override { device_.threads = Threads(count); }
@@ -96,7 +97,7 @@ class CpuOps : public Ops {
                  const Tensor& operand) override;
 
   CpuDevice device_;
-  const DType activations_;
+  DType activations_;
   Bf16Products products_{device_};
 };
 

@@ -67,6 +67,10 @@ void margin_binary_sums(const MarginTile& t, const float* logits, float* losses,
                         float* probabilities);
 void margin_gradients(const MarginTile& t, float* products, const float* max, const float* factor,
                       float* gradients, float* along);
+void distilled_sums(const DistilledTile& t, const float* products, const float* cosines,
+                    float* sums);
+void distilled_gradients(const DistilledTile& t, const float* products, float* cosines,
+                         float* along);
 void largest_cosines(const SubCentreTile& t, const float* products, float* cosines, float* winners);
 void spread_gradients(const SubCentreTile& t, const float* products, const float* d_cosines,
                       const float* winners, float* gradients, float* along);

@@ -112,6 +112,14 @@ void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const f
   along[j] = sum * inverse;
 }
 
+/// Returns the logit / temperature of a cosine, which rounding may have moved outside [-1, 1].
+template <typename V>
+[[gnu::always_inline]] inline V distilled_logit(const DistilledTile& t, V cosine) {
+  cosine = cosine > 1.f ? V{} + 1.f : cosine;
+  cosine = cosine < -1.f ? V{} - 1.f : cosine;
+  return cosine * t.scale;
+}
+
 /// Calls f.template operator()<kRanges, kKind>() as the tile needs.
 template <typename F>
 void for_tile(const MarginTile& t, const F& f) {
@@ -220,6 +228,52 @@ void spread_gradients(const SubCentreTile& t, const float* products, const float
     });
     for (std::int64_t lane = 0; lane < kWidth; ++lane) sum += lanes[lane];
     along[row] = sum * inverse;
+  }
+}
+
+void distilled_sums(const DistilledTile& t, const float* products, const float* cosines,
+                    float* sums) {
+  for_each_vector(t.samples, [&]<typename V>(std::int64_t i) {
+    V network{}, teacher{}, difference{};
+    for (std::int64_t j = 0; j < t.classes; ++j) {
+      const std::int64_t at = j * t.samples + i;
+      const V a = distilled_logit<V>(t, load<V>(products + at) * t.inverse_norm[j]);
+      const V b = distilled_logit<V>(t, load<V>(cosines + at));
+      const V e = exp_of_negative<V>(b);
+      network += exp_of_negative<V>(a);
+      teacher += e;
+      difference += e * (b - a);
+    }
+    store<V>(sums + i, network);
+    store<V>(sums + t.samples + i, teacher);
+    store<V>(sums + 2 * t.samples + i, difference);
+  });
+}
+
+void distilled_gradients(const DistilledTile& t, const float* products, float* cosines,
+                         float* along) {
+  for (std::int64_t j = 0; j < t.classes; ++j) {
+    const float* const row = products + j * t.samples;
+    float* const out = cosines + j * t.samples;
+    const float inverse = t.inverse_norm[j];
+    Vector lanes{};
+    float sum = 0;
+    for_each_vector(t.samples, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+      const V product = load<V>(row + i);
+      const V a = distilled_logit<V>(t, product * inverse);
+      const V b = distilled_logit<V>(t, load<V>(out + i));
+      const V gradient = (exp_of_negative<V>(a) * load<V>(t.network_factor + i) -
+                          exp_of_negative<V>(b) * load<V>(t.teacher_factor + i)) *
+                         inverse;
+      store<V>(out + i, gradient);
+      if constexpr (sizeof(V) == sizeof(Vector)) {
+        lanes += gradient * product;
+      } else {
+        sum += gradient * product;
+      }
+    });
+    for (std::int64_t lane = 0; lane < kWidth; ++lane) sum += lanes[lane];
+    along[j] = sum * inverse;
   }
 }
 

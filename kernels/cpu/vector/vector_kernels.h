@@ -78,6 +78,17 @@ struct MarginTile {
   std::int32_t first_class;  ///< number of the tile's first class
 };
 
+/// A tile of the distillation of logits: products [classes, samples] of each centre (not
+/// normalised) with each normalised embedding, and cosines of the teacher's.
+struct DistilledTile {
+  std::int64_t classes, samples;
+  const float* inverse_norm;  ///< [classes]
+  float scale;                ///< of the logits / temperature
+  /// [samples], for distilled_gradients(): what exp() of the network's and the teacher's logits is
+  /// multiplied by.
+  const float *network_factor, *teacher_factor;
+};
+
 /// The products of a tile [classes, sub_centres, samples], if a class has several centres.
 struct SubCentreTile {
   std::int64_t classes, sub_centres, samples;
@@ -351,6 +362,14 @@ struct VectorKernels {
   /// Overwrites the products; gradients may be the same memory.
   void (*margin_gradients)(const MarginTile& t, float* products, const float* max,
                            const float* factor, float* gradients, float* along);
+  /// Computes the DistilledSums of the tile's classes: sums [3, samples], in the order of the
+  /// struct.
+  void (*distilled_sums)(const DistilledTile& t, const float* products, const float* cosines,
+                         float* sums);
+  /// Replaces the cosines by the gradients of the logits' loss, in the form of margin_gradients(),
+  /// and fills `along` as it does.
+  void (*distilled_gradients)(const DistilledTile& t, const float* products, float* cosines,
+                              float* along);
   /// Fills cosines [classes, samples] with the largest cosine of each class, and winners with the
   /// number of its sub-centre, the first of equal ones. A NaN counts as the largest.
   void (*largest_cosines)(const SubCentreTile& t, const float* products, float* cosines,

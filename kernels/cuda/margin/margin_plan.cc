@@ -67,12 +67,15 @@ class Area {
 
 MarginPlan::MarginPlan(const MarginPlanOptions& o)
     : padded_samples(rounded_up(o.samples, kPackNumbers)),
-      padded_dimension(rounded_up(o.dimension, kPackNumbers)) {
+      padded_dimension(rounded_up(o.dimension, kPackNumbers)),
+      padded_teacher(rounded_up(o.teacher_dimension, kPackNumbers)) {
   const std::int64_t n = padded_samples;
   const std::int64_t d = padded_dimension;
   const std::int64_t operand = o.bf16_products ? kHalf : kFloat;
-  const std::int64_t factor_bytes = o.bf16_products ? kHalf : 0;
-  tile = rows_of_tile(o, n * (kFloat + factor_bytes) + d * (operand + kFloat));
+  const bool distilled = o.teacher_dimension > 0;
+  const std::int64_t factor_bytes = o.bf16_products ? kHalf : distilled ? kFloat : 0;
+  const std::int64_t teacher_bytes = distilled ? n * kFloat + padded_teacher * operand : 0;
+  tile = rows_of_tile(o, n * (kFloat + factor_bytes) + d * (operand + kFloat) + teacher_bytes);
 
   // Enough slots for four blocks per multiprocessor; a block has 128 samples and one slot.
   constexpr std::int64_t kBlocksEach = 4, kColumns = 128, kClassesOfBlock = 32;
@@ -85,7 +88,7 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   inverse_length = area.take(n * kDouble);
   angles = area.take(o.targets * n * static_cast<std::int64_t>(sizeof(Angle)));
   softmax = area.take(n * static_cast<std::int64_t>(sizeof(RowSoftmax)));
-  loss = area.take(2 * kDouble);
+  loss = area.take(3 * kDouble);
   max = area.take(n * kFloat);
   factor = area.take(n * kFloat);
   smoothing = area.take(o.smoothed ? n * kFloat : 0);
@@ -100,9 +103,17 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   rows = area.take(tile * d * operand);
   inverse_norms = area.take(tile * kFloat);
   products = area.take(tile * n * kFloat);
-  factors = o.bf16_products ? area.take(tile * n * kHalf) : products;
+  factors = factor_bytes > 0 ? area.take(tile * n * factor_bytes) : products;
   cosines = area.take(o.sub_centres > 1 ? tile / o.sub_centres * n * kFloat : 0);
   gradients = area.take(tile * d * kFloat);
+  if (distilled) {
+    teacher_unit = area.take(n * padded_teacher * operand);
+    teacher_length = area.take(n * kDouble);
+    teacher_rows = area.take(tile * padded_teacher * operand);
+    teacher_cosines = area.take(tile * n * kFloat);
+    distilled_sums = area.take(kDistilledSums * slots * n * kDouble);
+    inverse_sums = area.take(2 * n * kFloat);
+  }
   bytes = area.bytes();
 }
 

@@ -13,15 +13,16 @@ struct MarginPlanOptions {
   std::int64_t samples = 0;    ///< N, over all workers
   std::int64_t dimension = 0;  ///< D
   bool bf16_products = false;
-  bool ranges = false;           ///< MarginSoftmaxOptions::ranges
-  bool offsets = false;          ///< MarginSoftmaxOptions::offsets
-  bool sample_margins = false;   ///< MarginSoftmaxOptions::sample_margins
-  bool hard_negatives = false;   ///< MarginSoftmaxOptions::hard_negatives
-  bool smoothed = false;         ///< MarginSoftmaxOptions::label_smoothing is above 0
-  bool binary = false;           ///< MarginSoftmaxOptions::binary
-  std::int64_t targets = 1;      ///< T: MarginSoftmaxOptions::targets
-  std::int64_t sub_centres = 1;  ///< K: rows of each class
-  std::int64_t classes = 0;      ///< number of classes in this worker's shard
+  bool ranges = false;                 ///< MarginSoftmaxOptions::ranges
+  bool offsets = false;                ///< MarginSoftmaxOptions::offsets
+  bool sample_margins = false;         ///< MarginSoftmaxOptions::sample_margins
+  bool hard_negatives = false;         ///< MarginSoftmaxOptions::hard_negatives
+  bool smoothed = false;               ///< MarginSoftmaxOptions::label_smoothing is above 0
+  bool binary = false;                 ///< MarginSoftmaxOptions::binary
+  std::int64_t targets = 1;            ///< T: MarginSoftmaxOptions::targets
+  std::int64_t sub_centres = 1;        ///< K: rows of each class
+  std::int64_t classes = 0;            ///< number of classes in this worker's shard
+  std::int64_t teacher_dimension = 0;  ///< size of the teacher's embeddings; 0: no distillation
   GpuSizes gpu;
 };
 
@@ -35,6 +36,8 @@ struct MarginPlanOptions {
 ///   binary cross-entropy 8 N' slots, several targets 16 N', sub-centres 4 T N'.
 /// - tile (N' (4 + bf16 ? 2 : 0) + D' (P + 4) + 4): products and gradients of one tile.
 ///   Sub-centres add tile N' 4 / K: largest cosines.
+/// - With distillation, of a teacher of size E': N' (E' P + 16 + 24 slots), and for each row of a
+///   tile 4 N' + E' P, and 4 N' for float factors.
 ///
 /// At N = 1024, D = 512 and 58240 classes or more, on an H100: 543 MB, of which 5 MB are for
 /// embeddings.
@@ -43,6 +46,7 @@ struct MarginPlan {
 
   std::int64_t padded_samples = 0;
   std::int64_t padded_dimension = 0;
+  std::int64_t padded_teacher = 0;  ///< E'
   /// Number of rows in a tile (rows_of_tile() in margin_plan.cc). A multiple of 128, the tile size
   /// of a matrix product on a multiprocessor. Every tile has whole classes.
   std::int64_t tile = 0;
@@ -50,11 +54,11 @@ struct MarginPlan {
   /// logits, so that enough blocks run at once.
   int slots = 0;
 
-  std::int64_t unit = 0;              ///< [N', D'] float or bf16
-  std::int64_t inverse_length = 0;    ///< [N'] double
-  std::int64_t angles = 0;            ///< [T, N'] Angle
-  std::int64_t softmax = 0;           ///< [N'] RowSoftmax
-  std::int64_t loss = 0;              ///< [2] double: loss, threshold's gradient
+  std::int64_t unit = 0;            ///< [N', D'] float or bf16
+  std::int64_t inverse_length = 0;  ///< [N'] double
+  std::int64_t angles = 0;          ///< [T, N'] Angle
+  std::int64_t softmax = 0;         ///< [N'] RowSoftmax
+  std::int64_t loss = 0;            ///< [3] double: loss, threshold's gradient, distillation's loss
   std::int64_t max = 0, factor = 0;   ///< [N'] float
   std::int64_t smoothing = 0;         ///< [N'] float, if smoothed
   std::int64_t target_rows = 0;       ///< [T, N'] std::int32_t, if K > 1
@@ -68,10 +72,18 @@ struct MarginPlan {
   std::int64_t rows = 0;              ///< [tile, D'] float or bf16
   std::int64_t inverse_norms = 0;     ///< [tile] float
   std::int64_t products = 0;          ///< [tile, N'] float
-  std::int64_t factors = 0;           ///< [tile, N'] bf16; float factors overwrite the products
+  std::int64_t factors = 0;           ///< [tile, N'] bf16; float factors overwrite the products,
+                                      ///< but not with distillation
   std::int64_t cosines = 0;           ///< [tile / K, N'] float, if K > 1
   std::int64_t gradients = 0;         ///< [tile, D'] float
-  std::int64_t bytes = 0;             ///< size of the area
+  // With distillation:
+  std::int64_t teacher_unit = 0;     ///< [N', E'] float or bf16
+  std::int64_t teacher_length = 0;   ///< [N'] double: 1 / lengths of the teacher's embeddings
+  std::int64_t teacher_rows = 0;     ///< [tile, E'] float or bf16
+  std::int64_t teacher_cosines = 0;  ///< [tile, N'] float
+  std::int64_t distilled_sums = 0;   ///< [3, slots, N'] double
+  std::int64_t inverse_sums = 0;     ///< [2, N'] float
+  std::int64_t bytes = 0;            ///< size of the area
 
   /// Rounds up to a multiple of 128. Gathered rows are padded to it with zeros.
   [[nodiscard]] static std::int64_t padded_rows(std::int64_t rows);

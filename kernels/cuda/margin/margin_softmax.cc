@@ -17,6 +17,7 @@
 #include "kernels/cuda/margin/margin_samples.h"
 #include "kernels/cuda/margin/margin_tile.h"
 #include "kernels/cuda/margin/row_lists.h"
+#include "kernels/cuda/margin/teacher_logits.h"
 #include "kernels/cuda/ops/cuda_ops.h"
 
 namespace pfc {
@@ -93,9 +94,13 @@ class CudaMarginSoftmax : public MarginSoftmax {
   [[nodiscard]] ProductTile describe(const Tile& tile, const TileRows& rows) const;
   [[nodiscard]] SubCentreProducts describe_centres(const Tile& tile, const TileRows& rows) const;
   [[nodiscard]] ProductTile reduce_to_classes(const Tile& tile, const TileRows& rows) const;
+  void normalise_teacher();
+  [[nodiscard]] DistilledProducts find_teacher_cosines(const Tile& tile,
+                                                       const TileRows& rows) const;
   void make_gradients(const Tile& tile, const TileRows& rows, Wanted wanted) const;
   template <typename Sink>  // void(const Tile&, const CentreGradients&)
   void backward_tiles(Wanted wanted, const Sink& sink) const;
+  void begin_backward(double gradient_scale);
   void move_centres(Wanted wanted, const Update& update);
 
   template <typename T>
@@ -123,6 +128,8 @@ class CudaMarginSoftmax : public MarginSoftmax {
   CentreGradients positives_;          // only its lists of positives are set
   LogitStatistics running_;
   Tensor unit_, d_unit_;
+  Tensor teacher_unit_;         // [padded N, padded teacher's D]
+  float distilled_factor_ = 0;  // of the last backward pass
 };
 
 void CudaMarginSoftmax::prepare(const Batch& batch) {
@@ -130,15 +137,17 @@ void CudaMarginSoftmax::prepare(const Batch& batch) {
   const std::int64_t n = x.shape[0];
   const std::int64_t d = rows_.dimension();
   batch_ = batch;
-  plan_ = MarginPlan({.samples = n,
-                      .dimension = d,
-                      .bf16_products = options_.bf16_products,
-                      .smoothed = options_.label_smoothing > 0,
-                      .binary = options_.binary,
-                      .targets = options_.targets,
-                      .sub_centres = options_.sub_centres,
-                      .classes = std::ssize(table_.updated),
-                      .gpu = device_.sizes});
+  plan_ = MarginPlan(
+      {.samples = n,
+       .dimension = d,
+       .bf16_products = options_.bf16_products,
+       .smoothed = options_.label_smoothing > 0,
+       .binary = options_.binary,
+       .targets = options_.targets,
+       .sub_centres = options_.sub_centres,
+       .classes = std::ssize(table_.updated),
+       .teacher_dimension = options_.distillation.on() ? options_.distillation.embedding_size : 0,
+       .gpu = device_.sizes});
   memory_.reserve(static_cast<std::size_t>(plan_.bytes));
   samples_ = {.samples = n,
               .padded_samples = plan_.padded_samples,
@@ -174,6 +183,8 @@ void CudaMarginSoftmax::point_into_memory(const MarginPlan& plan) {
   const Shape shape{plan.padded_samples, plan.padded_dimension};
   unit_ = Tensor(at<void>(plan.unit), operand_type_, shape);
   d_unit_ = Tensor(samples_.d_unit, shape);
+  teacher_unit_ = Tensor(at<void>(plan.teacher_unit), operand_type_,
+                         {plan.padded_samples, plan.padded_teacher});
 }
 
 /// Calls f for each positive of the batch, with its slot (MarginSamples::targets).
@@ -332,6 +343,47 @@ ProductTile CudaMarginSoftmax::reduce_to_classes(const Tile& tile, const TileRow
   return describe(tile, rows);
 }
 
+/// Computes the teacher's cosines of the tile. REQUIRES: the network's products are there.
+DistilledProducts CudaMarginSoftmax::find_teacher_cosines(const Tile& tile,
+                                                          const TileRows& rows) const {
+  const RowList active = active_.from(tile.begin);
+  const std::int64_t n = plan_.padded_samples, d = plan_.padded_teacher;
+  Tensor operand(at<void>(plan_.teacher_rows), operand_type_, {tile.padded(), d});
+  if (active.rows == nullptr && tile.rows == tile.padded() && teacher_.shape[1] == d) {
+    operand.data = static_cast<std::byte*>(teacher_.data) +
+                   active.first * d * static_cast<std::int64_t>(size_of(operand_type_));
+  } else {
+    gather_teacher(device_, teacher_, active, tile.rows, operand);
+  }
+  auto* const cosines = at<float>(plan_.teacher_cosines);
+  ops_.gemm({.m = tile.padded(),
+             .n = n,
+             .k = d,
+             .transpose_b = true,
+             .a = operand,
+             .b = teacher_unit_,
+             .c = Tensor(cosines, {tile.padded(), n})});
+  return {.classes = tile.rows,
+          .samples = n,
+          .products = products_of(tile),
+          .inverse_norms = rows.inverse_norms,
+          .cosines = cosines,
+          .scale = static_cast<float>(options_.scale / options_.distillation.temperature)};
+}
+
+void CudaMarginSoftmax::normalise_teacher() {
+  const Tensor& x = batch_.teacher;
+  normalise_embeddings(device_,
+                       {.samples = x.shape[0],
+                        .padded_samples = plan_.padded_samples,
+                        .dimension = x.shape[1],
+                        .padded_dimension = plan_.padded_teacher,
+                        .embeddings = x.f32(),
+                        .embedding_size = x.shape[1],
+                        .inverse_length = at<double>(plan_.teacher_length)},
+                       teacher_unit_);
+}
+
 void CudaMarginSoftmax::run_find_targets(const Batch& batch, const Tensor& cosines) {
   prepare(batch);
   find_angles(device_, samples_, rows_, active_);
@@ -343,9 +395,14 @@ void CudaMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics
   prepare(batch);
   normalise_embeddings(device_, samples_, unit_);
   find_angles(device_, samples_, rows_, active_);
+  if (options_.distillation.on()) normalise_teacher();
   each_tile([&](const Tile& tile) {
     const TileRows rows = rows_of(tile);
     multiply(tile, rows, products_of(tile));
+    if (options_.distillation.on()) {
+      fold_distilled(device_, find_teacher_cosines(tile, rows), at<double>(plan_.distilled_sums),
+                     plan_.slots, tile.number == 0);
+    }
     fold_tile(device_, reduce_to_classes(tile, rows), running_, tile.number == 0);
   });
   if (batch.classes.empty()) running_.slots = 0;
@@ -354,6 +411,11 @@ void CudaMarginSoftmax::run_forward(const Batch& batch, const Tensor& statistics
   if (logits) {
     sum_logits(device_, samples_, running_, static_cast<const RowStatistics*>(statistics.data),
                std::ssize(batch.classes), logits.f32());
+  }
+  if (options_.distillation.on()) {
+    write_distilled_sums(device_, at<double>(plan_.distilled_sums), running_.slots,
+                         samples_.samples, plan_.padded_samples,
+                         logits.f32() + distilled_row(options_) * samples_.samples);
   }
 }
 
@@ -375,9 +437,15 @@ double CudaMarginSoftmax::run_combine(const Tensor& statistics, int workers, con
                       .workers = workers,
                       .logits = logits ? logits.f32() : nullptr},
                      options_.label_smoothing, loss);
-  ops_.device().fetch(loss, 2 * sizeof(double));
+  if (options_.distillation.on()) {
+    combine_distilled(device_, logits.f32() + distilled_row(options_) * samples_.samples,
+                      samples_.samples, plan_.padded_samples, options_.distillation.temperature,
+                      at<float>(plan_.inverse_sums), loss + 2);
+  }
+  ops_.device().fetch(loss, 3 * sizeof(double));
   const auto n = static_cast<double>(samples_.samples);
   threshold_gradient_ = device_.answers.as<double>()[1] / n;
+  if (options_.distillation.on()) distillation_loss_ = device_.answers.as<double>()[2] / n;
   return device_.answers.as<double>()[0] / n;
 }
 
@@ -395,6 +463,10 @@ void CudaMarginSoftmax::make_gradients(const Tile& tile, const TileRows& rows,
     make_factors(device_, of_classes, samples_.max, samples_.factor,
                  Tensor(cosines, {of_classes.classes, n}));
     spread_factors(device_, describe_centres(tile, rows), cosines, factors);
+  }
+  if (options_.distillation.on()) {
+    add_distilled_factors(device_, find_teacher_cosines(tile, rows), at<float>(plan_.inverse_sums),
+                          distilled_factor_, factors);
   }
   if (wanted.embeddings) {
     ops_.gemm({.m = n,
@@ -431,15 +503,21 @@ void CudaMarginSoftmax::backward_tiles(Wanted wanted, const Sink& sink) const {
   });
 }
 
+void CudaMarginSoftmax::begin_backward(double gradient_scale) {
+  begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
+  distilled_factor_ = static_cast<float>(
+      distilled_factor(options_.distillation, options_.scale, gradient_scale, samples_.samples));
+}
+
 void CudaMarginSoftmax::run_backward(double gradient_scale, const Tensor& d_embeddings,
                                      const Update& update) {
-  begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
+  begin_backward(gradient_scale);
   move_centres({}, update);
   finish_gradients(device_, samples_, options_, gradient_scale, d_embeddings.f32());
 }
 
 void CudaMarginSoftmax::run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
-  begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
+  begin_backward(gradient_scale);
   backward_tiles({.centres = false}, [](const Tile&, const CentreGradients&) {});
   finish_gradients(device_, samples_, options_, gradient_scale, d_embeddings.f32());
 }
@@ -472,7 +550,7 @@ void CudaMarginSoftmax::run_backward_accumulate(double gradient_scale, const Ten
   move_lists_.begin(CudaLists::rounded(active_rows() * 4));
   const std::int32_t* const places = add_places(slots);
   move_lists_.send();
-  begin_gradients(device_, samples_, rows_, active_, options_, gradient_scale);
+  begin_backward(gradient_scale);
   backward_tiles({}, [&](const Tile& tile, const CentreGradients& part) {
     rows_.add_gradients(active_.from(tile.begin), part, gradients.f32(), places + tile.begin);
   });

@@ -22,6 +22,7 @@ class CudaOps : public Ops {
   [[nodiscard]] std::string description() const override;
   [[nodiscard]] bool on_host() const override { return false; }
   [[nodiscard]] DType activation_type() const override { return device_.activations; }
+  void use_activations(DType type) override { device_.activations = type; }
   std::unique_ptr<Buffer> allocate(std::size_t bytes) override;
   void reserve(std::size_t bytes) override { arena_ = std::make_shared<CudaArena>(bytes); }
   [[nodiscard]] DeviceMemory memory() const override;

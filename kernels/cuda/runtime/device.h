@@ -24,7 +24,7 @@ struct CudaDevice {
   explicit CudaDevice(const CudaOptions& options);
 
   const int index;
-  const DType activations;
+  DType activations;
   const bool tf32;
   const bool graphs;
   const cudaDeviceProp properties;

@@ -257,11 +257,40 @@ TEST(ParseJob, AcceptsATeacherAndItsLoss) {
   EXPECT_THAT(refusal(R"({"teacher": "r50.pt", "distill_weight": 0})"),
               HasSubstr("distill_weight: expected a number above 0"));
   EXPECT_THAT(refusal(R"({"teacher": "r50.pt", "distill_embeddings": "kl"})"),
-              HasSubstr(R"(distill_embeddings: expected "cosine" or "mse")"));
+              HasSubstr(R"(distill_embeddings: expected "cosine", "mse" or "none")"));
   EXPECT_EQ(parse(R"({"teacher": "", "distill_embeddings": "mse", "distill_weight": 4})").teacher,
             "");
   EXPECT_THAT(refusal(R"({"teacher": "r50.pt", "network": "none"})"),
               HasSubstr("teacher: found a file, but network \"none\" reads no images"));
+}
+
+TEST(ParseJob, AcceptsTheLogitsOfATeacher) {
+  EXPECT_EQ(parse("{}").distill_logits, 0);
+  EXPECT_EQ(parse("{}").distill_temperature, 4);
+  EXPECT_EQ(parse("{}").teacher_precision, Precision::kAuto);
+  const JobConfig job = parse(
+      R"({"teacher": "t", "distill_logits": 2, "distill_temperature": 8, "distill_embeddings": "none",
+          "teacher_precision": "bf16", "loss": "uniface"})");
+  EXPECT_EQ(job.distill_logits, 2);
+  EXPECT_EQ(job.distill_temperature, 8);
+  EXPECT_EQ(job.distill_embeddings, DistillEmbeddings::kNone);
+  EXPECT_EQ(job.teacher_precision, Precision::kBf16);
+  const auto refused = [](const std::string& keys) {
+    return refusal((R"({"teacher": "t", "distill_logits": 2, )" + keys + "}").c_str());
+  };
+  EXPECT_THAT(refused(R"("loss": "softmax", "margin_gradient": "exact")"),
+              HasSubstr("distill_logits: found 2.0, but the logits of loss \"softmax\" are not"));
+  EXPECT_THAT(refused(R"("sub_centres": 3)"),
+              HasSubstr("distill_logits: found 2.0, but sub_centres is 3"));
+  EXPECT_THAT(refused(R"("heads": "separate", "rec": ["a", "b"])"),
+              HasSubstr("distill_logits: found 2.0, but heads is \"separate\""));
+  EXPECT_THAT(refused(R"("distill_temperature": 0.5)"),
+              HasSubstr("distill_temperature: found 0.5, expected at least 1.0, which is "
+                        "margin_scale / 64"));
+  EXPECT_THAT(refused(R"("teacher_precision": "fp16")"),
+              HasSubstr(R"(teacher_precision: expected "auto", "fp32" or "bf16")"));
+  EXPECT_THAT(refusal(R"({"teacher": "t", "distill_embeddings": "none"})"),
+              HasSubstr("distill_embeddings: found \"none\", but distill_logits is 0"));
 }
 
 TEST(ParseJob, AcceptsFp16AsThePrecision) {
@@ -554,7 +583,7 @@ TEST(ToJson, RoundTripsEveryKey) {
       "margin_update": {"initial": [1.0, 0.5, 0.25], "start_epoch": 0.5, "end_epoch": 1.0,
                         "increase": "linear"},
       "read": "sequential", "stage": "/dev/shm",
-      "val_targets": ["v"], "val_rec": "w", "image_mean": [0.25, 0.5, 0.75], "image_std": [0.25, 0.25, 0.25], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "teacher": "t", "distill_embeddings": "mse", "device": "cuda",
+      "val_targets": ["v"], "val_rec": "w", "image_mean": [0.25, 0.5, 0.75], "image_std": [0.25, 0.25, 0.25], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "teacher": "t", "distill_embeddings": "mse", "teacher_precision": "fp32", "device": "cuda",
       "parameters": [{"names": "fc.*", "lr": 0.5}, {"names": "centres", "weight_decay": 0.25}],
       "freeze": ["conv1*"], "init_from_names": ["layer*"], "init_centres": "mean"})"));
   const json defaults = to_json(JobConfig{});
@@ -568,6 +597,7 @@ TEST(ToJson, RoundTripsEveryKey) {
   separate["share_identities"] = false;
   separate["val_rec"] = "";
   separate["val_resize"] = 0;
+  separate["distill_logits"] = 0.0;
   shared["feature_size"] = separate["feature_size"] = 0;  // only with network "none"
   shared["loss"] = defaults["loss"];
   for (const char* margin : {"margin_list", "margin_update"}) separate[margin] = defaults[margin];

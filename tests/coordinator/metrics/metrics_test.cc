@@ -179,16 +179,17 @@ TEST_F(MetricsTest, ContainNoValuesOfThePreviousJob) {
   proto::Progress told = twelve_steps();
   told.set_loss_scale(8);
   told.set_distillation_loss(0.5);
+  told.set_logits_loss(0.25);
   told.mutable_checkpoints()->set_count(1);
   tells(told);
-  expect_lines({"pfc_job_distillation_loss 0.5"});
+  expect_lines({"pfc_job_distillation_loss 0.5", "pfc_job_logits_loss 0.25"});
   metrics.begin_job();
   progress = {};
   state.job.id = "fedcba9876543210";
   const std::string all = text();
   EXPECT_THAT(all, HasSubstr("\npfc_job_step 0\n"));
   for (const char* name :
-       {"loss", "learning_rate", "gradient_norm", "loss_scale", "distillation_loss",
+       {"loss", "learning_rate", "gradient_norm", "loss_scale", "distillation_loss", "logits_loss",
         "remaining_seconds", "last_checkpoint_timestamp_seconds",
         "last_checkpoint_duration_seconds", "last_checkpoint_size_bytes"}) {
     EXPECT_THAT(all, Not(HasSubstr(std::string("\npfc_job_") + name + " "))) << name;

@@ -76,6 +76,7 @@ class SmallHead : public Head {
   void state_changed() override { ++changes; }
   void settle(std::span<const std::int64_t>) override {}
   void settle_all() override {}
+  [[nodiscard]] Tensor teacher() override { return {}; }
 
   /// Sets `version` updates; each row has seen a different number of them.
   void fill_history(int version) {

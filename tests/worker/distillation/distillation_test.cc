@@ -4,16 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "comm/make_comm.h"
+#include "kernels/cpu/margin/tile_products.h"
 #include "tests/support/counting_ops.h"
 #include "tests/support/error_message.h"
+#include "tests/support/fake_dataset.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/checkpoint/checkpoint_world.h"
 #include "tests/worker/distillation/teachers.h"
+#include "worker/distillation/teacher_centres.h"
 #include "worker/distillation/teacher_file.h"
 #include "worker/memory/memory_plan.h"
 
@@ -38,6 +43,15 @@ class KnownTeacher : public SmallBackbone {
 
  private:
   std::vector<float> embeddings_;
+};
+
+/// Classes with the names n0, n1 and so on.
+class NamedClasses : public testing::FakeDataset {
+ public:
+  NamedClasses() : FakeDataset(6) {}
+  [[nodiscard]] std::string identity(std::int64_t label) const override {
+    return "n" + std::to_string(label);
+  }
 };
 
 std::vector<float> random_rows(int seed) {
@@ -75,7 +89,7 @@ TEST(DistillationLoss, MatchesFormulaWithItsGradient) {
     testing::CountingOps ops(1);
     auto teacher = std::make_unique<KnownTeacher>(ops, theirs);
     ops.allocated = 0;
-    Distillation distillation(ops, std::move(teacher), options);
+    Distillation distillation(ops, std::move(teacher), DType::kFloat32, options);
     const Distillation::Bytes bytes = Distillation::bytes(options);
     EXPECT_EQ(ops.allocated, bytes.difference + bytes.unit + bytes.inverse_norms + bytes.loss);
 
@@ -100,7 +114,7 @@ TEST(DistillationLoss, NamesATeacherWhoseEmbeddingsAreNotFinite) {
   testing::CountingOps ops(1);
   std::vector<float> broken(kBatch * kSize, NAN), embeddings = random_rows(1);
   Distillation distillation(
-      ops, std::make_unique<KnownTeacher>(ops, broken),
+      ops, std::make_unique<KnownTeacher>(ops, broken), DType::kFloat32,
       {.file = "t.pt", .batch = kBatch, .embedding_size = kSize, .samples = kBatch});
   const auto comm = make_host_comm({}, nullptr);
   EXPECT_EQ(distillation.step_loss(*comm, 1.5, 1), 0.5);
@@ -109,6 +123,41 @@ TEST(DistillationLoss, NamesATeacherWhoseEmbeddingsAreNotFinite) {
       message_of<InputError>([&] { distillation.step_loss(*comm, distillation.loss_sum(), 12); }),
       HasSubstr("teacher: t.pt: at step 12 the embeddings of the network or of its teacher are not "
                 "finite"));
+}
+
+TEST(DistillationLoss, GathersEmbeddingsOfAnotherSizeForLogitsAlone) {
+  const std::vector<float> theirs = random_rows(2);
+  const DistillationOptions options{.kind = DistillEmbeddings::kNone,
+                                    .batch = kBatch,
+                                    .embedding_size = 99,
+                                    .samples = kBatch,
+                                    .teacher_size = kSize,
+                                    .gathered = kBatch};
+  testing::CountingOps ops(1);
+  auto teacher = std::make_unique<KnownTeacher>(ops, theirs);
+  ops.allocated = 0;
+  Distillation distillation(ops, std::move(teacher), DType::kFloat32, options);
+  EXPECT_EQ(ops.allocated, Distillation::bytes(options).all);
+  EXPECT_FALSE(distillation.compares_embeddings());
+  distillation.compare({}, {});
+  const auto comm = make_host_comm({}, nullptr);
+  const Tensor all = distillation.gather(*comm);
+  EXPECT_EQ(std::vector<float>(all.f32(), all.f32() + all.elements()), theirs);
+}
+
+TEST(TeacherPrecision, IsBf16InFp32JobsIfTheDeviceHasIt) {
+  constexpr DType kFloat = DType::kFloat32, kHalf = DType::kBFloat16, kFp16 = DType::kFloat16;
+  JobConfig job;
+  EXPECT_EQ(teacher_activations(job, kFloat, true), kHalf);
+  EXPECT_EQ(teacher_activations(job, kFloat, false), kFloat);
+  EXPECT_EQ(teacher_activations(job, kFp16, true), kFp16);
+  EXPECT_EQ(teacher_activations(job, kHalf, true), kHalf);
+  job.teacher_precision = Precision::kFp32;
+  EXPECT_EQ(teacher_activations(job, kHalf, true), kFloat);
+  job.teacher_precision = Precision::kBf16;
+  EXPECT_EQ(teacher_activations(job, kFp16, true), kHalf);
+  EXPECT_THAT(message_of<InputError>([&] { teacher_activations(job, kFloat, false); }),
+              HasSubstr("teacher_precision: found bf16, but this device lacks"));
 }
 
 class TeacherFile : public ::testing::Test {
@@ -161,6 +210,77 @@ TEST_F(TeacherFile, RejectsSizesOtherThanTheJobs) {
   EXPECT_THAT(refusal(), HasSubstr("teacher: " + job_.teacher.string()));
   job_.teacher = folder_.path();
   EXPECT_THAT(refusal(), HasSubstr("teacher: " + job_.teacher.string()));
+}
+
+TEST_F(TeacherFile, MayHaveAnotherEmbeddingSizeIfEmbeddingsAreNotCompared) {
+  job_.embedding_size = 16;
+  job_.distill_embeddings = DistillEmbeddings::kNone;
+  EXPECT_EQ(read_teacher(job_, 32, 32).options.embedding_size, 8);
+}
+
+TEST_F(TeacherFile, MemoryMatchesThePlanInBf16) {
+  if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no bf16 instructions (avx512_bf16)";
+  PlannedJob planned{.job = job_, .teacher = read_teacher(job_, 32, 32).options};
+  planned.job.network = "mbf";
+  planned.job.batch_size = kBatch;
+  planned.data.height = planned.data.width = 32;
+  const BackboneMemory single = plan_backbone(planned).teacher;
+  planned.teacher_type = DType::kBFloat16;
+  const PlannedBackbone half = plan_backbone(planned);
+  testing::CountingOps ops(1);
+  const WithActivations teachers(ops, DType::kBFloat16);
+  const auto network = make_backbone(ops, read_teacher(job_, 32, 32), kBatch);
+  EXPECT_EQ(
+      half.teacher.weights + half.teacher.operands + half.teacher.state + half.teacher.activations,
+      ops.allocated);
+  EXPECT_GT(half.teacher.operands, 0u);
+  EXPECT_LT(half.teacher.activations, single.activations);
+  EXPECT_EQ(half.memory.operands, 0u) << "the job's own network stays in fp32";
+}
+
+class Centres : public TeacherFile {
+ protected:
+  void SetUp() override {
+    TeacherFile::SetUp();
+    job_.distill_logits = 1;
+    job_.num_classes = 5;
+    testing::write_teacher(job_.teacher, 32, 8, 5);
+  }
+  [[nodiscard]] TeacherCentres found() const {
+    return TeacherCentres(job_, read_teacher(job_, 32, 32), named_);
+  }
+  [[nodiscard]] std::string centres_refusal() const {
+    return message_of<InputError>([&] { static_cast<void>(found()); });
+  }
+
+  const NamedClasses named_;
+};
+
+TEST_F(Centres, OfTheFileBecomeUnitVectorsOfAShard) {
+  testing::CountingOps ops(1);
+  const OwnedTensor rows(ops, {2, 8});
+  found().fill(ops, {3, 5}, rows);
+  for (std::size_t row = 0; row < 2; ++row) {
+    double squares = 0;
+    for (std::size_t i = 0; i < 8; ++i) squares += std::pow(std::sin(24. + 8. * row + i), 2);
+    for (std::size_t i = 0; i < 8; ++i) {
+      EXPECT_NEAR(rows->f32()[row * 8 + i], std::sin(24. + 8. * row + i) / std::sqrt(squares),
+                  1e-6);
+    }
+  }
+}
+
+TEST_F(Centres, OfOtherClassesAreRejected) {
+  job_.num_classes = 6;
+  EXPECT_THAT(centres_refusal(), HasSubstr("are of 5 classes, expected the job's 6"));
+  job_.num_classes = 5;
+  std::ofstream(folder_ / "identities.txt") << "n0\nn1\nx\nn3\nn4\n";
+  EXPECT_THAT(centres_refusal(), HasSubstr("identities.txt: class 2 is \"x\", but \"n2\" in the "
+                                           "job's data"));
+  std::ofstream(folder_ / "identities.txt") << "n0\nn1\nn2\nn3\nn4\n";
+  EXPECT_NO_THROW(static_cast<void>(found()));
+  testing::write_teacher(job_.teacher, 32, 8);
+  EXPECT_THAT(centres_refusal(), HasSubstr("found no class centres in the file or its folder"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "kernels/make_ops.h"
+#include "kernels/owned_tensor.h"
 #include "tests/support/staged_comm.h"
 #include "tests/support/thread_comm.h"
 #include "worker/head/row_copy.h"
@@ -32,6 +33,10 @@ class RankRun {
                           job.centres.data() + shard.begin * job.options.centre_size());
       head_->state_changed();
     }
+    if (const Tensor teacher = head_->teacher()) {
+      copy_rows_to_device(*ops_, teacher,
+                          job.teacher_centres.data() + head_->shard().begin * teacher.shape[1]);
+    }
   }
 
   void run(std::mutex& mutex, HeadOutcome<float>& outcome) {
@@ -39,7 +44,10 @@ class RankRun {
       if (job_.resumes) head_->state_changed();
       const HeadResult result = run_micro_batch(static_cast<std::int64_t>(i));
       const std::lock_guard lock(mutex);
-      if (comm_.rank() == 0) outcome.losses[i] = result.loss;
+      if (comm_.rank() == 0) {
+        outcome.losses[i] = result.loss;
+        outcome.distillation_losses[i] = result.distillation_loss;
+      }
       if (!result.d_embeddings) continue;  // the loss is not finite
       std::vector<float> gradient(outcome.d_embeddings[i].size());
       ops_->copy_to_host(gradient.data(), result.d_embeddings);
@@ -65,13 +73,19 @@ class RankRun {
     const auto memory = ops_->allocate(batch.embeddings.size() * sizeof(float));
     const Tensor embeddings(memory->data(), DType::kFloat32, {n, job_.options.embedding_size});
     ops_->copy_to_device(embeddings, batch.embeddings.data());
+    OwnedTensor teacher;
+    if (!batch.teacher.empty()) {
+      teacher = OwnedTensor(*ops_, {n, job_.options.distillation.embedding_size});
+      ops_->copy_to_device(teacher, batch.teacher.data());
+    }
     const Head::Step step{.all_embeddings = embeddings,
                           .all_labels = batch.labels,
                           .active = active,
                           .lr = job_.lr_of(update),
                           .update = update,
                           .micro_batch = i % acc,
-                          .gradient_scale = 1.0 / static_cast<double>(acc)};
+                          .gradient_scale = 1.0 / static_cast<double>(acc),
+                          .teacher_embeddings = teacher};
     const HeadResult result = head_->run(step);
     const bool last = step.micro_batch + 1 == acc;
     if (last && result.d_embeddings && !result.moved && !job_.left_out(update)) head_->move(step);
@@ -100,6 +114,7 @@ HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads) {
   const auto size = static_cast<std::size_t>(job.options.classes * job.options.centre_size());
   HeadOutcome<float> outcome;
   outcome.losses.resize(job.micro_batches.size());
+  outcome.distillation_losses.resize(job.micro_batches.size());
   for (const MicroBatch& batch : job.micro_batches) {
     outcome.d_embeddings.emplace_back(batch.embeddings.size());
   }
@@ -118,6 +133,31 @@ std::vector<float> random_matrix(std::int64_t rows, std::int64_t columns, double
   std::vector<float> matrix(static_cast<std::size_t>(rows * columns));
   for (float& x : matrix) x = static_cast<float>(normal(generator));
   return matrix;
+}
+
+void add_teacher(HeadJob& job, const LogitDistillation& distillation) {
+  const std::int64_t d = distillation.embedding_size;
+  job.options.distillation = distillation;
+  job.teacher_centres = random_matrix(job.options.classes, d, 1, 91);
+  for (auto row = job.teacher_centres.begin(); row != job.teacher_centres.end(); row += d) {
+    double squares = 0;
+    for (auto x = row; x != row + d; ++x) squares += double{*x} * double{*x};
+    std::transform(row, row + d, row,
+                   [&](float x) { return static_cast<float>(x / std::sqrt(squares)); });
+  }
+  std::uint64_t seed = 92;
+  for (MicroBatch& batch : job.micro_batches) {
+    const std::int64_t n = std::ssize(batch.labels) / job.options.labels_per_image;
+    batch.teacher = random_matrix(n, d, 1, seed++);
+    for (std::int64_t i = 0; i < n; ++i) {  // a trained teacher is near the sample's class
+      const std::int64_t label =
+          batch.labels[static_cast<std::size_t>(i * job.options.labels_per_image)];
+      for (std::int64_t k = 0; k < d; ++k) {
+        batch.teacher[static_cast<std::size_t>(i * d + k)] +=
+            5 * job.teacher_centres[static_cast<std::size_t>(label * d + k)];
+      }
+    }
+  }
 }
 
 void add_labels(MicroBatch& batch, std::int64_t labels_per_image, std::int64_t classes) {

@@ -16,6 +16,7 @@ namespace pfc::testing {
 struct MicroBatch {
   std::vector<float> embeddings;     ///< [N, D] of all workers
   std::vector<std::int64_t> labels;  ///< [N, labels_per_image]
+  std::vector<float> teacher = {};   ///< [N, E]: the teacher's embeddings; empty: no distillation
 };
 
 struct HeadJob {
@@ -28,6 +29,7 @@ struct HeadJob {
   std::vector<HeadSettings> settings = {};          ///< one per update; empty: as the options say
   std::vector<std::int64_t> updates_left_out = {};  ///< numbers of the skipped updates
   LossState loss_state = {};                        ///< before the first micro-batch
+  std::vector<float> teacher_centres = {};          ///< [C, E], of length 1
   bool resumes = false;  ///< before each micro-batch, the head gets its state as from a checkpoint
   [[nodiscard]] bool left_out(std::int64_t update) const {
     return std::ranges::count(updates_left_out, update) > 0;
@@ -47,6 +49,7 @@ struct HeadJob {
 template <typename Real>
 struct HeadOutcome {
   std::vector<double> losses;                   ///< one per micro-batch
+  std::vector<double> distillation_losses;      ///< one per micro-batch
   std::vector<std::vector<Real>> d_embeddings;  ///< [N, D], summed over workers
   std::vector<Real> centres, momentum, second;  ///< [C, D] after the last update
   std::vector<LossState> loss_states;           ///< of each worker, after the last update
@@ -63,6 +66,8 @@ HeadOutcome<double> reference_head(const HeadJob& job);
 /// Returns random embeddings of length about 1, and labels.
 MicroBatch random_batch(std::int64_t samples, std::int64_t classes, std::int64_t dimension,
                         std::uint64_t seed);
+/// Adds a teacher whose embeddings and centres have E numbers.
+void add_teacher(HeadJob& job, const LogitDistillation& distillation);
 /// Gives each sample 1 to labels_per_image different labels; the first is its present one.
 void add_labels(MicroBatch& batch, std::int64_t labels_per_image, std::int64_t classes);
 std::vector<float> random_matrix(std::int64_t rows, std::int64_t columns, double deviation,

@@ -73,6 +73,11 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
   std::vector<float> logits(static_cast<std::size_t>(summed_numbers(options)) * kMemorySamples);
   const std::vector<double> shares(options.targets > 1 ? kMemorySamples : 0, 1.0);
   const std::vector<ActiveRange> ranges(options.ranges ? kMemorySamples : 0, {0, kMemoryClasses});
+  const std::int64_t e = std::max<std::int64_t>(1, options.distillation.embedding_size);
+  std::vector<float> teacher = testing::random_matrix(kMemorySamples, e, 1, 2);
+  std::vector<float> teacher_centres = testing::random_matrix(kMemoryClasses, e, 1, 3);
+  if (options.distillation.on())
+    softmax->use_teacher(Tensor(teacher_centres.data(), {kMemoryClasses, e}));
 
   const std::size_t before = testing::bytes_of_new();
   softmax->forward(
@@ -80,14 +85,16 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
        .classes = classes,
        .positives = positives,
        .target_shares = shares,
-       .ranges = ranges},
+       .ranges = ranges,
+       .teacher = Tensor(teacher.data(), {kMemorySamples, e})},
       Tensor(statistics.data(), DType::kUInt8,
              {kMemorySamples, static_cast<std::int64_t>(sizeof(RowStatistics))}),
       logits.empty() ? Tensor() : Tensor(logits.data(), {summed_numbers(options), kMemorySamples}));
   return testing::bytes_of_new() - before;
 }
 
-void expect_stated_bytes(const MarginSoftmaxOptions& options) {
+/// slack: bytes of objects other than arrays.
+void expect_stated_bytes(const MarginSoftmaxOptions& options, double slack = 500) {
   for (const int threads : {1, 3}) {
     bytes_of_first_step(options, threads);  // makes one-time allocations
     const std::size_t allocated =
@@ -96,7 +103,7 @@ void expect_stated_bytes(const MarginSoftmaxOptions& options) {
                                                              .dimension = kMemoryDimension,
                                                              .active = kMemoryClasses,
                                                              .threads = threads});
-    EXPECT_NEAR(static_cast<double>(stated.working), static_cast<double>(allocated), 500);
+    EXPECT_NEAR(static_cast<double>(stated.working), static_cast<double>(allocated), slack);
     EXPECT_LE(stated.kept, options.logits_bytes);
     EXPECT_GT(stated.kept, 0);
   }
@@ -126,6 +133,12 @@ TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithSubCentresAllocates) {
   MarginSoftmaxOptions options = kSoftmax;
   options.sub_centres = 5;
   expect_stated_bytes(options);
+}
+
+TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithDistillationAllocates) {
+  MarginSoftmaxOptions options = kSoftmax;
+  options.distillation = {.weight = 1, .embedding_size = 40};
+  expect_stated_bytes(options, 1500);
 }
 
 TEST(CpuMarginSoftmax, StatesTheBytesThatAStepWithBf16ProductsAllocates) {
@@ -245,6 +258,20 @@ TEST(HeadMemory, CountsTheMarginsOfSamples) {
   const std::uint64_t buffers = head_memory(o).buffers;
   o.head.loss = AdaFace{};
   EXPECT_EQ(head_memory(o).buffers, buffers + 128 * (sizeof(SampleMargin) + 12));
+}
+
+TEST(HeadMemory, CountsTheTeachersCentresInThePrecisionOfProducts) {
+  for (const bool bf16 : {false, true}) {
+    HeadOptions head{.classes = 1003, .embedding_size = 8, .bf16_products = bf16};
+    if (bf16 && !cpu_has_bfloat16()) continue;
+    CountingOps ops(1);
+    testing::run_ranks(1, [&](Comm& comm) { static_cast<void>(make_head(ops, comm, head)); });
+    const std::size_t without = ops.allocated;
+    head.distillation = {.weight = 1, .embedding_size = 24};
+    testing::run_ranks(1, [&](Comm& comm) { static_cast<void>(make_head(ops, comm, head)); });
+    EXPECT_EQ(head_memory({.head = head, .samples = 6}).teacher, ops.allocated - 2 * without);
+    EXPECT_EQ(ops.allocated - 2 * without, 1003u * 24 * (bf16 ? 2 : 4));
+  }
 }
 
 TEST(HeadMemory, CountsTheBiasesOfAPlainSoftmax) {

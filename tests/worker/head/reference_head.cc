@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <numbers>
+#include <numeric>
 #include <set>
 
 #include "kernels/math/bfloat16.h"
@@ -78,13 +79,51 @@ class Reference {
     for (const std::int64_t c : active) gradients_[c].resize(static_cast<std::size_t>(d_));
     const std::vector<double> x(batch.embeddings.begin(), batch.embeddings.end());
     out_.losses.push_back(0);
+    out_.distillation_losses.push_back(0);
     out_.d_embeddings.emplace_back(x.size());
     labels_ = {batch.labels.begin(), batch.labels.end()};
     for (std::int64_t i = 0; i < n; ++i) {
       out_.losses.back() += sample(x.data() + i * d_, batch.labels[static_cast<std::size_t>(i)],
                                    active, out_.d_embeddings.back().data() + i * d_, n) /
                             static_cast<double>(n);
+      if (batch.teacher.empty()) continue;
+      out_.distillation_losses.back() +=
+          distil(x.data() + i * d_, batch.teacher.data() + i * o_.distillation.embedding_size,
+                 active, out_.d_embeddings.back().data() + i * d_, n) /
+          static_cast<double>(n);
     }
+  }
+
+  // Adds the gradients of T^2 KL(q || p) of one sample, where q is the teacher's softmax and p the
+  // network's, at temperature T; returns it without its weight.
+  double distil(const double* x, const float* teacher, const std::vector<std::int64_t>& active,
+                double* dx, std::int64_t n) {
+    const double t = o_.distillation.temperature, x_length = length(x, d_);
+    const std::int64_t e = o_.distillation.embedding_size;
+    const std::vector<double> theirs(teacher, teacher + e);
+    std::vector<double> cos, p, q;
+    for (const std::int64_t c : active) {
+      double product = 0;
+      for (std::int64_t k = 0; k < e; ++k) {
+        product += theirs[static_cast<std::size_t>(k)] *
+                   double{job_.teacher_centres[static_cast<std::size_t>(c * e + k)]};
+      }
+      cos.push_back(cosine(x, x_length, c, false));
+      p.push_back(std::exp(o_.scale * cos.back() / t));
+      q.push_back(std::exp(o_.scale * product / length(theirs.data(), e) / t));
+    }
+    const double all_p = std::accumulate(p.begin(), p.end(), 0.0);
+    const double all_q = std::accumulate(q.begin(), q.end(), 0.0);
+    double loss = 0;
+    for (std::size_t j = 0; j < active.size(); ++j) {
+      p[j] /= all_p;
+      q[j] /= all_q;
+      loss += t * t * q[j] * std::log(q[j] / p[j]);
+      const double d_cos = o_.distillation.weight * t * o_.scale * (p[j] - q[j]) /
+                           static_cast<double>(n * o_.gradient_acc);
+      add_gradients(x, x_length, active[j], cos[j], d_cos, dx);
+    }
+    return loss;
   }
 
   // Returns the active classes of the label's head.

@@ -53,6 +53,7 @@ class SamplingOnly final : public Head {
   void state_changed() override {}
   void settle(std::span<const std::int64_t>) override {}
   void settle_all() override {}
+  Tensor teacher() override { return {}; }
 
  private:
   LossState loss_;

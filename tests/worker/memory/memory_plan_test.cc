@@ -156,6 +156,18 @@ TEST_F(MemoryPlanTest, CountsTheTeacherAndBothEmbeddings) {
   EXPECT_EQ(plan().part("teacher").bytes, 7 * kMiB + 3 + embeddings + 4);
 }
 
+TEST_F(MemoryPlanTest, CountsTheTeachersCentresAndTheEmbeddingsOfAllWorkers) {
+  planned_.teacher = BackboneOptions{.network = "r18", .embedding_size = 256, .training = false};
+  backbone_.teacher = {.weights = kMiB};
+  planned_.world_size = 2;
+  EXPECT_FALSE(has(plan(), "teacher's class centres"));
+  planned_.job.distill_embeddings = DistillEmbeddings::kNone;
+  planned_.job.distill_logits = 1;
+  EXPECT_EQ(plan().part("teacher").bytes, kMiB + 2 * 32 * 256 * 4);
+  EXPECT_EQ(plan().part("teacher's class centres").bytes,
+            plan().part("class centres").bytes / 512 * 256);
+}
+
 TEST_F(MemoryPlanTest, CountsTheOrderOfBalancedClasses) {
   planned_.data.images = 500'000;
   const std::uint64_t before = plan().part("input batches").bytes;

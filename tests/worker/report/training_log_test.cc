@@ -57,6 +57,10 @@ TEST(SpeedMessage, HasTheWordsAndSpacesOfArcfaceTorch) {
   EXPECT_EQ(speed_message(w),
             "Speed 884.42 samples/sec   Loss 47.2532   Distillation Loss 0.2500   LearningRate "
             "0.1000   Epoch: 0   Global Step: 100   Required: 3 hours");
+  w.logits_loss = 1.5;
+  EXPECT_EQ(speed_message(w),
+            "Speed 884.42 samples/sec   Loss 47.2532   Distillation Loss 0.2500   Logits Loss "
+            "1.5000   LearningRate 0.1000   Epoch: 0   Global Step: 100   Required: 3 hours");
 }
 
 /// Returns a plan of this many steps of one image each.

@@ -68,6 +68,8 @@ TEST_F(JobCheck, WarnsOfADistillationLossWithoutATeacher) {
   planned_.job.distill_embeddings = DistillEmbeddings::kMse;
   EXPECT_THAT(job_warnings(planned_),
               ElementsAre("distill_embeddings: found a value but no teacher: it has no effect"));
+  planned_.job.distill_logits = 1;
+  EXPECT_THAT(job_warnings(planned_), SizeIs(2));
   planned_.job.teacher = "t.pt";
   EXPECT_THAT(job_warnings(planned_), IsEmpty());
 }

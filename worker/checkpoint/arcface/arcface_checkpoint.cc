@@ -110,9 +110,9 @@ RowRange expected_rows(const ArcfaceCheckpoint& from, std::size_t rank,
 const NamedTensors::Tensor& head_of(const TorchFile& file, std::string& name) {
   for (const char* each : kHeadWeights) {
     const auto found = file.tensors.tensors().find(name = each);
-    if (found != file.tensors.tensors().end() && found->second.shape.size() == 2) {
-      return found->second;
-    }
+    if (found == file.tensors.tensors().end()) continue;
+    const Shape64& shape = found->second.shape;
+    if (shape.size() == 2 && shape[1] > 0) return found->second;
   }
   fail(file.tensors.path(), "has no class centres, expected a tensor [classes, embedding_size]");
 }
@@ -313,6 +313,17 @@ std::optional<ArcfaceCheckpoint> find_arcface_checkpoint(const std::filesystem::
     return found;
   }
   return std::nullopt;
+}
+
+void read_arcface_centres(const ArcfaceCheckpoint& from, const TakeArcfaceCentres& take) {
+  std::int64_t first = 0;
+  for (const std::filesystem::path& path : from.centres) {
+    const TorchFile file = read_torch_file(path);
+    std::string name;
+    const Shape64& shape = head_of(file, name).shape;
+    take(first, shape[1], centres_of(file));
+    first += shape[0];
+  }
 }
 
 void check_arcface_checkpoint(const ArcfaceCheckpoint& from, const BackboneParameters& parameters,

@@ -2,8 +2,11 @@
 // save_all_states, and the backbone and class centres that older versions saved.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "model/networks/backbone.h"
@@ -24,6 +27,12 @@ struct ArcfaceCheckpoint {
 /// rank_0_softmax_weight_mom.pt, or with softmax_fc_gpu_0.pt. Throws InputError if a number in the
 /// sequence of files is missing.
 std::optional<ArcfaceCheckpoint> find_arcface_checkpoint(const std::filesystem::path& folder);
+
+/// Calls `take` with the centres of each GPU, in order: the class of the first one, their length D,
+/// and the centres [n, D]. Throws InputError that names a file without centres.
+using TakeArcfaceCentres =
+    std::function<void(std::int64_t first, std::int64_t dimension, std::span<const float> centres)>;
+void read_arcface_centres(const ArcfaceCheckpoint& from, const TakeArcfaceCentres& take);
 
 /// Throws InputError if the files are not a checkpoint of this model: other tensors of the
 /// backbone, moments of another optimizer, files of different steps, or centres whose shapes are

@@ -1,0 +1,185 @@
+#include "worker/distillation/teacher_centres.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <system_error>
+
+#include "common/config/job_json.h"
+#include "common/config/parameters/parameter_rules.h"
+#include "common/error.h"
+#include "common/files/mapped_file.h"
+#include "common/files/sha256.h"
+#include "data/identity_names.h"
+#include "worker/checkpoint/arcface/arcface_checkpoint.h"
+#include "worker/checkpoint/checkpoint_format.h"
+#include "worker/checkpoint/stored_centres.h"
+#include "worker/head/row_copy.h"
+
+namespace pfc {
+namespace {
+
+namespace fs = std::filesystem;
+namespace format = checkpoint_format;
+
+constexpr const char* kAlternative = "use another teacher, or set distill_logits to 0";
+
+fs::path folder_of(const fs::path& file) { return fs::absolute(file).parent_path(); }
+
+std::string names_file(const fs::path& file) { return folder_of(file) / "identities.txt"; }
+
+/// Divides each row [n, d] by its length. A row of zeros does not change.
+void normalise(std::span<float> rows, std::int64_t d) {
+  for (std::size_t begin = 0; begin < rows.size(); begin += static_cast<std::size_t>(d)) {
+    const std::span<float> row = rows.subspan(begin, static_cast<std::size_t>(d));
+    double squares = 0;
+    for (const float x : row) squares += double{x} * double{x};
+    if (squares == 0) continue;
+    for (float& x : row) x = static_cast<float>(double{x} / std::sqrt(squares));
+  }
+}
+
+}  // namespace
+
+TeacherCentres::TeacherCentres(const JobConfig& job, const ModelFile& teacher,
+                               const Dataset& dataset)
+    : file_(job.teacher) {
+  const auto tensor = teacher.weights.others.tensors().find(kCentresName);
+  if (tensor != teacher.weights.others.tensors().end() && tensor->second.shape.size() == 2) {
+    source_ = file_;
+    classes_ = tensor->second.shape[0];
+    dimension_ = tensor->second.shape[1];
+  } else {
+    find();
+  }
+  if (classes_ != job.num_classes) {
+    throw InputError(fmt::format(
+        "teacher: {}: its class centres in {} are of {} classes, expected the job's {}, because "
+        "distill_logits compares the same classes; {}",
+        file_.string(), source_.string(), classes_, job.num_classes, kAlternative));
+  }
+  if (dimension_ != teacher.options.embedding_size) {
+    throw InputError(fmt::format(
+        "teacher: {}: the rows of its class centres in {} have {} numbers, expected {}, the size "
+        "of its embeddings, which are cosines without biases or sub-centres; {}",
+        file_.string(), source_.string(), dimension_, teacher.options.embedding_size,
+        kAlternative));
+  }
+  check_names(dataset);
+}
+
+/// Finds a checkpoint in the folder of the teacher's file.
+void TeacherCentres::find() {
+  const fs::path folder = folder_of(file_);
+  std::error_code ignored;  // an unreadable file is reported when it is read
+  std::optional<fs::path> checkpoint;
+  if (fs::exists(folder / format::kManifest, ignored)) {
+    checkpoint = folder;
+  } else if (const auto newest = newest_checkpoint(folder)) {
+    checkpoint = newest->folder;
+  }
+  if (checkpoint) {
+    const format::Identity id = format::load_manifest(*checkpoint).identity;
+    kind_ = Kind::kCheckpoint;
+    source_ = *checkpoint;
+    files_ = {*checkpoint / format::kManifest};  // has the checksums of the others
+    classes_ = id.classes;
+    dimension_ = id.embedding_size;
+    return;
+  }
+  const auto theirs = find_arcface_checkpoint(folder);
+  if (!theirs) {
+    throw InputError(fmt::format(
+        "teacher: {}: found no class centres in the file or its folder, expected a tensor "
+        "\"centres\", a checkpoint step-*, or arcface_torch's files of all GPUs, because "
+        "distill_logits is set; copy them there, or set distill_logits to 0",
+        file_.string()));
+  }
+  kind_ = Kind::kArcface;
+  source_ = folder;
+  files_ = theirs->centres;
+  read_arcface_centres(*theirs, [&](std::int64_t first, std::int64_t dimension,
+                                    std::span<const float> centres) {
+    if (dimension_ != 0 && dimension != dimension_) {
+      throw InputError(fmt::format(
+          "teacher: {}: found class centres of {} and of {} numbers in the files of its GPUs; copy "
+          "files that were saved together",
+          source_.string(), dimension_, dimension));
+    }
+    dimension_ = dimension;
+    classes_ = first + std::ssize(centres) / dimension;
+  });
+}
+
+void TeacherCentres::check_names(const Dataset& dataset) const {
+  const IdentityNames names = read_identity_names(names_file(file_), classes_);
+  for (std::int64_t c = 0; c < names.size(); ++c) {
+    const std::string theirs = names.at(c), ours = dataset.identity(c);
+    if (theirs.empty() || ours.empty() || theirs == ours) continue;
+    throw InputError(fmt::format(
+        "teacher: {}: class {} is \"{}\", but \"{}\" in the job's data: distill_logits needs the "
+        "same classes in the same order; {}",
+        names_file(file_), c, theirs, ours, kAlternative));
+  }
+}
+
+std::string TeacherCentres::brief() const {
+  std::string text = fmt::format("class centres of {}", source_.filename().string());
+  for (const fs::path& file : files_) text += ", SHA-256 " + sha256_hex(MappedFile(file).bytes());
+  return text;
+}
+
+void TeacherCentres::read_checkpoint(RowRange shard, const Take& take) const {
+  const format::Manifest manifest = format::load_manifest(source_);
+  const format::Identity& id = manifest.identity;
+  const OptimizerKind optimizer =
+      parse_job(id.job, (source_ / format::kManifest).string()).optimizer;
+  const StoredCentres stored(id, shard, optimizer, [&](const std::string& name) {
+    return format::open_verified(source_, manifest, name);
+  });
+  UpdateHistory history(optimizer);
+  history.restore(stored.seen(shard).updates);
+  for (const RowRange& rows : pieces_of(shard, dimension_)) {
+    CaughtUpRows caught_up(stored, history, rows, dimension_);
+    take(rows.begin, caught_up.take_weights());
+  }
+}
+
+void TeacherCentres::read(RowRange shard, const Take& take) const {
+  const auto take_common = [&](std::int64_t first, std::span<const float> centres) {
+    const RowRange common = common_rows({first, first + std::ssize(centres) / dimension_}, shard);
+    for (const RowRange& rows : pieces_of(common, dimension_)) {
+      take(rows.begin, centres.subspan(static_cast<std::size_t>((rows.begin - first) * dimension_),
+                                       static_cast<std::size_t>(rows.size() * dimension_)));
+    }
+  };
+  switch (kind_) {
+    case Kind::kCheckpoint:
+      return read_checkpoint(shard, take);
+    case Kind::kTensor: {
+      const WeightsFile file = read_weights(file_);
+      return take_common(
+          0, file.others.float32(kCentresName, std::vector<std::int64_t>{classes_, dimension_}));
+    }
+    case Kind::kArcface:
+      return read_arcface_centres(
+          find_arcface_checkpoint(source_).value(),
+          [&](std::int64_t first, std::int64_t /*dimension*/, std::span<const float> centres) {
+            take_common(first, centres);
+          });
+  }
+}
+
+void TeacherCentres::fill(Ops& ops, RowRange shard, const Tensor& rows) const {
+  std::vector<float> unit;
+  read(shard, [&](std::int64_t first, std::span<const float> centres) {
+    unit.assign(centres.begin(), centres.end());
+    normalise(unit, dimension_);
+    copy_rows_to_device(ops, row_range(rows, first - shard.begin, std::ssize(centres) / dimension_),
+                        unit.data());
+  });
+}
+
+}  // namespace pfc
