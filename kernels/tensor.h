@@ -11,7 +11,8 @@
 
 namespace pfc {
 
-enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat16, kInt64, kUInt8 };
+/// kFloat8: E4M3 (kernels/math/one_byte.h).
+enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat16, kInt64, kUInt8, kInt8, kFloat8 };
 
 constexpr std::size_t size_of(DType type) {
   switch (type) {
@@ -23,6 +24,8 @@ constexpr std::size_t size_of(DType type) {
     case DType::kInt64:
       return 8;
     case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kFloat8:
       return 1;
   }
   return 0;
@@ -41,6 +44,10 @@ constexpr const char* name_of(DType type) {
       return "int64";
     case DType::kUInt8:
       return "uint8";
+    case DType::kInt8:
+      return "int8";
+    case DType::kFloat8:
+      return "fp8";
   }
   return "";
 }

@@ -126,7 +126,7 @@ void show_result(const ReplayResult& result, const HeadStepInput& input) {
   show_head();
   show("d_embeddings", result.d_embeddings, "sample");
   show("centres", result.centres, "row", input.classes);
-  show("momentum", result.momentum, "row", input.classes);
+  if (result.momentum.rows() > 0) show("momentum", result.momentum, "row", input.classes);
   if (result.second.rows() > 0) show("second", result.second, "row", input.classes);
 }
 

@@ -5,7 +5,7 @@
                         [--steps 600] [--every 50] [--report curves.md]
 
 Trains the same job on the same drawn faces, in the same order and from the same weights, once a
-variant (centre_precision/precision), and prints the mean loss of every --every steps. Training is chaotic: rounding
+variant (centre_precision/precision, or centre_precision/precision/centre_momentum), and prints the mean loss of every --every steps. Training is chaotic: rounding
 errors grow from step to step until two runs differ visibly. The first column after fp32, "fp32 again", shows this
 effect alone: it is fp32 with a learning rate that is higher by one part in a million. Differences are relative to
 fp32: the largest over all windows after the first, and that of the last window.
@@ -25,8 +25,8 @@ REFERENCE, AGAIN = "fp32/fp32", "fp32 again"
 def variant_keys(variant):
     if variant == AGAIN:
         return {"lr": face_runs.JOB["lr"] * (1 + 1e-6)}
-    centres, precision = variant.split("/")
-    return {"centre_precision": centres, "precision": precision}
+    centres, precision, *momentum = variant.split("/")
+    return {"centre_precision": centres, "precision": precision, **{"centre_momentum": float(m) for m in momentum}}
 
 
 def one_run(options, data, variant, seed):
@@ -61,7 +61,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     face_runs.add_arguments(parser)
     parser.set_defaults(seeds=[1])
-    parser.add_argument("--variants", nargs="+", metavar="CENTRES/PRODUCTS",
+    parser.add_argument("--variants", nargs="+", metavar="CENTRES/PRODUCTS[/MOMENTUM]",
                         default=["bf16_momentum/fp32", "bf16/fp32", "fp32/bf16", "bf16/bf16"])
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--every", type=int, default=50)
@@ -71,7 +71,7 @@ def main():
     variants = [REFERENCE, AGAIN] + [v for v in options.variants if v != REFERENCE]
     parts = [f"{options.identities:,} identities of {options.images} images, {options.size} x "
              f"{options.size}; {face_runs.JOB['network']}, batch {face_runs.JOB['batch_size']}. "
-             "Columns are centre_precision/precision."]
+             "Columns are centre_precision/precision, with centre_momentum if it differs."]
     for seed in options.seeds:
         runs = {variant: one_run(options, data, variant, seed) for variant in variants}
         parts.append(f"Seed {seed}:\n\n{table(options, runs)}")

@@ -13,7 +13,11 @@ enum class ScheduleKind { kPolynomial, kMultistep, kCosine, kOneCycle };
 enum class MarginIncrease { kExponential, kLinear };
 /// How the learning rate scales with the number of workers (worker/schedule/lr_schedule.h).
 enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
-enum class CentrePrecision { kFp32, kBf16Momentum, kBf16 };
+enum class CentrePrecision { kFp32, kBf16Momentum, kBf16, kInt8, kFp8 };
+/// Returns whether a number of a centre has one byte.
+constexpr bool is_one_byte(CentrePrecision p) {
+  return p == CentrePrecision::kInt8 || p == CentrePrecision::kFp8;
+}
 /// Initial values of the class centres that no file contains (worker/initial/mean_centres.h).
 enum class InitialCentres { kRandom, kMean };
 enum class DeviceChoice { kAuto, kCpu, kCuda };

@@ -198,6 +198,7 @@ struct JobConfig {
   LrSchedule lr_schedule;
   LrScaling lr_scaling = LrScaling::kAuto;
   double momentum = 0.9;
+  std::optional<double> centre_momentum;  ///< of the class centres; none: momentum
   double weight_decay = 5e-4;
   std::vector<ParameterRule> parameters;  ///< a later rule overrides an earlier one
   bool no_decay_on_norms = false;         ///< norms, PReLUs and biases have no weight decay
@@ -257,6 +258,11 @@ struct JobConfig {
   std::int64_t labels_per_image = 0;       ///< most labels of an image; like num_classes
   std::string notes;                       ///< free text, stored in the job's checkpoints
 };
+
+/// Returns SGD's momentum of the class centres.
+inline double centre_momentum(const JobConfig& job) {
+  return job.centre_momentum.value_or(job.momentum);
+}
 
 /// Returns the paths of the data sets for messages: "/data/a, /data/b".
 std::string text_of(std::span<const std::filesystem::path> paths);

@@ -138,8 +138,8 @@ class JobReader : public JsonReader {
       inner.check_keys(std::vector<std::string>{"names", "lr", "weight_decay"});
       ParameterRule& rule = out.emplace_back();
       inner.text("names", rule.names);
-      inner.optional_number("lr", rule.lr);
-      inner.optional_number("weight_decay", rule.weight_decay);
+      inner.optional_number("lr", rule.lr, kNotNegative);
+      inner.optional_number("weight_decay", rule.weight_decay, kNotNegative);
     }
   }
 
@@ -199,8 +199,9 @@ class JobReader : public JsonReader {
     out = value->get<bool>() ? std::vector<std::string>{"*"} : std::vector<std::string>{};
   }
 
-  void optional_number(const std::string& key, std::optional<double>& out) const {
-    if (find(key) != nullptr) number(key, out.emplace(), kNotNegative);
+  void optional_number(const std::string& key, std::optional<double>& out,
+                       const NumberRange& range) const {
+    if (find(key) != nullptr) number(key, out.emplace(), range);
   }
 
   void milestones(const std::string& key, std::vector<std::int64_t>& out) const {
@@ -234,6 +235,9 @@ struct Writer {
   template <class Value>
   void number(const char* key, const Value& value, const NumberRange&) {
     object[key] = value;
+  }
+  void optional_number(const char* key, const std::optional<double>& value, const NumberRange&) {
+    object[key] = value ? json(*value) : json();
   }
   void flag(const char* key, bool value) { object[key] = value; }
   void text(const char* key, const std::string& value) { object[key] = value; }

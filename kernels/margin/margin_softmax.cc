@@ -11,13 +11,26 @@ namespace {
 
 constexpr auto kStatisticsBytes = static_cast<std::int64_t>(sizeof(RowStatistics));
 
+constexpr const char* kTable = "margin_softmax.table";
+
+/// Expects a scale for each centre if the numbers have one byte.
+void check_scales(const MarginSoftmaxOptions& o, const char* name, const ScaledRows& t) {
+  if (!is_one_byte(t.dtype)) return;
+  check(o.optimizer == OptimizerKind::kSgd && !is_plain(o),
+        "margin_softmax.table: one-byte numbers exclude AdamW and a bias");
+  expect({kTable, name, t.scales}, DType::kFloat32, {t.shape[0], o.sub_centres});
+}
+
 void check_table(const MarginSoftmaxOptions& o, const CentreTable& t) {
-  constexpr const char* kTable = "margin_softmax.table";
   constexpr DType kFloat = DType::kFloat32, kHalf = DType::kBFloat16;
   check(t.weight.shape.rank() == 2, "margin_softmax.table: weight must be [R, D]");
   const Shape shape = t.weight.shape;
-  expect({kTable, "weight", t.weight}, {kFloat, kHalf}, shape);
-  expect({kTable, "momentum", t.momentum}, {kFloat, kHalf}, shape);
+  expect({kTable, "weight", t.weight}, {kFloat, kHalf, DType::kInt8, DType::kFloat8}, shape);
+  check_scales(o, "weight's scales", t.weight);
+  if (t.momentum || o.optimizer == OptimizerKind::kAdamW || o.momentum != 0) {
+    expect({kTable, "momentum", t.momentum}, {kFloat, kHalf, DType::kInt8}, shape);
+    check_scales(o, "momentum's scales", t.momentum);
+  }
   if (o.optimizer == OptimizerKind::kAdamW) {
     expect({kTable, "second", t.second}, t.momentum.dtype, shape);
   } else {
@@ -35,8 +48,9 @@ void check_table(const MarginSoftmaxOptions& o, const CentreTable& t) {
 CentreTable with_a_row_per_centre(const MarginSoftmaxOptions& o, CentreTable table) {
   check_table(o, table);
   const std::int64_t k = o.sub_centres, rows = table.weight.shape[0], d = table.weight.shape[1] / k;
-  for (Tensor* t : {&table.weight, &table.momentum, &table.second}) {
+  for (ScaledRows* t : {&table.weight, &table.momentum, &table.second}) {
     if (*t) t->shape = {rows * k, d};
+    if (t->scales) t->scales.shape = {rows * k, 1};
   }
   return table;
 }
@@ -188,13 +202,26 @@ void MarginSoftmax::settle(std::span<const std::int64_t> classes) {
   run_settle(classes);
 }
 
+DType weight_type(CentrePrecision p) {
+  if (p == CentrePrecision::kInt8) return DType::kInt8;
+  if (p == CentrePrecision::kFp8) return DType::kFloat8;
+  return p == CentrePrecision::kBf16 ? DType::kBFloat16 : DType::kFloat32;
+}
+
+DType momentum_type(CentrePrecision p) {
+  if (is_one_byte(p)) return DType::kInt8;
+  return p == CentrePrecision::kFp32 ? DType::kFloat32 : DType::kBFloat16;
+}
+
 CentrePrecision precision_of(const CentreTable& t) {
-  const bool half_weight = t.weight.dtype == DType::kBFloat16;
-  const bool half_momentum = t.momentum.dtype == DType::kBFloat16;
-  check(half_momentum || !half_weight, "margin softmax: bf16 centres need bf16 momentum");
+  using enum CentrePrecision;
   check(!t.second || t.second.dtype == t.momentum.dtype, "margin softmax: moments differ in type");
-  if (half_weight) return CentrePrecision::kBf16;
-  return half_momentum ? CentrePrecision::kBf16Momentum : CentrePrecision::kFp32;
+  for (const CentrePrecision p : {kFp32, kBf16Momentum, kBf16, kInt8, kFp8}) {
+    const bool same_momentum = !t.momentum || t.momentum.dtype == momentum_type(p);
+    if (t.weight.dtype == weight_type(p) && same_momentum) return p;
+  }
+  check(false, "margin softmax: the momentum's type does not belong to that of the centres");
+  return kFp32;
 }
 
 SgdOptions sgd_options(const MarginSoftmaxOptions& o, const MarginSoftmax::Update& update) {

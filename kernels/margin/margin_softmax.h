@@ -20,6 +20,7 @@
 
 #include "common/config/choices.h"
 #include "kernels/margin/logit_distillation.h"
+#include "kernels/margin/scaled_rows.h"
 #include "kernels/margin/update_history.h"
 #include "kernels/math/margin.h"
 #include "kernels/math/row_statistics.h"
@@ -83,8 +84,9 @@ inline bool has_second_sum(const MarginSoftmaxOptions& o) {
 
 /// One worker's class centres: views of device memory. Row i is class first_class + i, and holds
 /// the class's K centres one after another. Weight, momentum and second are float32; or momentum
-/// and second, or all three, are bfloat16. bfloat16 numbers are rounded stochastically, as a
-/// function of (seed, update, class, element).
+/// and second, or all three, are bfloat16; or, only for SGD, weight is kInt8 or kFloat8 and
+/// momentum is kInt8. Numbers that are not float32 are rounded stochastically, as a function of
+/// (seed, update, class, element).
 ///
 /// Every update changes every row: momentum and weight decay also move inactive rows. Only active
 /// rows are written immediately. Any other row keeps its state after update number `updated`, and
@@ -92,15 +94,20 @@ inline bool has_second_sum(const MarginSoftmaxOptions& o) {
 /// (kernels/math/missed_updates.h).
 struct CentreTable {
   std::int64_t first_class = 0;
-  Tensor weight;        ///< [R, K D], not normalised; [R, D + 1] with a bias, like the moments
+  ScaledRows weight;    ///< [R, K D], not normalised; [R, D + 1] with a bias, like the moments
   Tensor inverse_norm;  ///< [R K] float32: 1 / length of a stored centre; every update writes it
-  Tensor momentum;      ///< [R, K D]: SGD's velocity or AdamW's m
-  Tensor second;        ///< [R, K D]: AdamW's v; null for SGD
+  /// [R, K D]: SGD's velocity or AdamW's m; null if MarginSoftmaxOptions::momentum of SGD is 0
+  ScaledRows momentum;
+  ScaledRows second;  ///< [R, K D]: AdamW's v; null for SGD
   /// [R], in host memory on every device: number of updates of the history that each row has seen.
   std::span<std::int32_t> updated;
   UpdateHistory* history = nullptr;  ///< for the same optimizer
 };
 
+/// Returns the types of a precision. int8 suits momentum: within a row, its numbers are of similar
+/// size.
+DType weight_type(CentrePrecision precision);
+DType momentum_type(CentrePrecision precision);
 /// Returns the precision that corresponds to the types of the table's tensors.
 CentrePrecision precision_of(const CentreTable& table);
 

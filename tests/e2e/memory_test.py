@@ -22,6 +22,8 @@ CASES = [
     ("r50", 32, 2, 1_000_000, 1, {}),
     ("mbf", 8, 1, 300_000, 0.1, {"centre_precision": "bf16"}),
     ("mbf", 8, 1, 300_000, 1, {"centre_precision": "bf16_momentum"}),
+    ("mbf", 8, 1, 300_000, 1, {"centre_precision": "int8"}),
+    ("mbf", 8, 1, 1_000_000, 0.1, {"centre_precision": "fp8", "centre_momentum": 0}),
     ("mbf", 8, 2, 300_000, 1, {"optimizer": "adamw"}),
     ("mbf", 8, 1, 300_000, 0.1, {"gradient_acc": 2}),
     ("mbf", 8, 1, 300_000, 0.1, {"save_every_steps": 1}),

@@ -58,6 +58,18 @@ class Resume(JobTest):
                  for step in (4, 5)]
         self.assertGreater(sizes[1], 1.6 * sizes[0])
 
+    def test_centres_of_one_byte_resume_with_the_same_bits_and_also_as_fp32(self):
+        keys = dict(batch_size=2, max_steps=4, num_epoch=2, sample_rate=0.5, centre_precision="int8")
+        b = self.resumes_with_the_same_bits(2, **keys)
+        self.finished(1, b, "--set", "resume=true", "--set", "max_steps=5", "--set", "centre_precision=fp32")
+
+    def test_fp8_centres_without_momentum_resume_with_the_same_bits_and_also_with_momentum(self):
+        keys = dict(batch_size=2, max_steps=4, num_epoch=2, sample_rate=0.5, centre_precision="fp8")
+        b = self.resumes_with_the_same_bits(2, centre_momentum=0, **keys)
+        with open(self.folder / "b/step-000000004/centres-00000-of-00002.safetensors", "rb") as file:
+            self.assertNotIn(b'"momentum', file.read(4096))
+        self.finished(1, b, "--set", "resume=true", "--set", "max_steps=5", "--set", "centre_momentum=0.9")
+
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "not run: this machine has one core")
     def test_a_resume_computes_with_as_many_threads_as_before(self):
         keys = dict(max_steps=4, num_epoch=2)

@@ -20,8 +20,10 @@ import safetensors_io
 DEFAULTS = {"loss": {"name": "margin"}, "margin_list": [1.0, 0.5, 0.0], "margin_scale": 64.0, "margin_gradient": "exact",
             "interclass_filtering_threshold": 0.0, "sample_rate": 1.0, "seed": 2048,
             "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4}
-# Largest relative errors of the loss, of the gradient by rows, and of the optimizer's results.
-LIMITS = {"loss": 1e-6, "d_embeddings": 1e-4, "centres": 1e-4, "momentum": 1e-4, "second": 2e-4}
+# Largest relative errors of the loss, of the gradient by rows, and of the optimizer's results. Of one-byte numbers:
+# the largest error in steps between two numbers, and the mean one in standard deviations of a mean.
+LIMITS = {"loss": 1e-6, "d_embeddings": 1e-4, "centres": 1e-4, "momentum": 1e-4, "second": 2e-4,
+          "centres in steps": 1.01, "momentum in steps": 1.01, "bias of centres": 5, "bias of momentum": 5}
 
 
 def relative_error(name, got, want):
@@ -187,6 +189,44 @@ def several_labels_cases():
     yield "several labels, 3 sub-centres, micro-batches", nearest, small, 2, run_micro_case
 
 
+def steps_between(rows, largest, precision):
+    """Returns the distances between one-byte numbers next to `rows`, in rows whose largest magnitudes are `largest`."""
+    scale = np.exp2(np.ceil(np.log2(largest / {"int8": 127, "fp8": 448}[precision])))
+    if precision == "int8":
+        return np.broadcast_to(scale, rows.shape)
+    exponent = np.floor(np.log2(np.maximum(np.abs(rows) / scale, 2.0 ** -6)))
+    return scale * np.exp2(exponent - 3)
+
+
+def one_byte_numbers(table, precision, sub_centres):
+    """Returns the table as a head holds it: in one-byte numbers, rounded to the nearest, ties towards zero."""
+    rows = table.astype(np.float64).reshape(len(table) * sub_centres, -1)
+    step = steps_between(rows, np.abs(rows).max(axis=1, keepdims=True), precision)
+    nearest = np.sign(rows) * np.ceil(np.abs(rows) / step - 0.5) * step
+    return nearest.astype(np.float32).reshape(table.shape)
+
+
+def rounding_errors(name, got, want, precision, sub_centres):
+    shape = (len(want) * sub_centres, -1)
+    got, want = got.astype(np.float64).reshape(shape), want.reshape(shape)
+    larger = np.maximum(np.abs(got), np.abs(want))
+    steps = (got - want) / steps_between(larger, larger.max(axis=1, keepdims=True), precision)
+    return {f"{name} in steps": np.abs(steps).max(),
+            f"bias of {name}": np.abs(steps.mean()) * np.sqrt(steps.size / (steps ** 2).mean())}
+
+
+def one_byte_cases():
+    step = random_step(48, 1003, 96, 1, True)
+    for precision, momentum in itertools.product(("int8", "fp8"), (0.9, 0.0)):
+        keys = {"centre_precision": precision, "centre_momentum": momentum}
+        for rate, workers in ((1.0, 1), (0.3, 3)):
+            yield (f"{precision} momentum {momentum} rate {rate} workers {workers}", {**keys, "sample_rate": rate},
+                   step, workers, run_one_byte_case)
+        small = with_sub_centres(random_step(24, 301, 32, 9, True), 3)
+        yield (f"{precision} momentum {momentum}, 3 sub-centres", {**keys, "sub_centres": 3, "sample_rate": 0.3},
+               small, 2, run_one_byte_case)
+
+
 def cases():
     margins = {"arcface": [1, 0.5, 0], "cosface": [1, 0, 0.4], "combined": [1, 0.3, 0.2],
                "sphereface": [1.35, 0, 0], "beyond pi": [2, 0.1, 0.1]}
@@ -238,6 +278,26 @@ def run_case(pfcctl, folder, options, tensors, workers, step=3):
     return errors_of(got, head_reference.head_step(tensors, job, step, loss_state=STATE))
 
 
+def run_one_byte_case(pfcctl, folder, options, tensors, workers, step=3):
+    """Compares with the reference's step from the rows as the head holds them."""
+    job = {**DEFAULTS, **options}
+    source = folder / "in.safetensors"
+    safetensors_io.save(source, tensors, {"loss_state": json.dumps(STATE)})
+    got = replay(pfcctl, [source], folder / "out.safetensors", job, workers, step)
+    precision, sub_centres = job["centre_precision"], job.get("sub_centres", 1)
+    held = {**tensors, "centres": one_byte_numbers(tensors["centres"], precision, sub_centres),
+            "momentum": one_byte_numbers(tensors["momentum"], "int8", sub_centres)}
+    if job["centre_momentum"] == 0:
+        del held["momentum"]
+    want = head_reference.head_step(held, {**job, "momentum": job["centre_momentum"]}, step, loss_state=STATE)
+    tables = {name: want.pop(name) for name in ("centres", "momentum")}
+    errors = errors_of(got, want)
+    assert ("momentum" in got) == ("momentum" in held)
+    for name in tables.keys() & got.keys():
+        errors |= rounding_errors(name, got[name], tables[name], precision if name == "centres" else "int8", sub_centres)
+    return errors
+
+
 def run_micro_case(pfcctl, folder, options, tensors, workers, step=3, micro_batches=4):
     """Runs the samples as the micro-batches of one step."""
     job = {**DEFAULTS, **options, "gradient_acc": micro_batches}
@@ -273,7 +333,7 @@ def main():
     pfcctl = pathlib.Path(parser.parse_args().bin) / "pfcctl"
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for name, options, tensors, workers, run in itertools.chain(cases(), loss_cases(), several_labels_cases()):
+        for name, options, tensors, workers, run in itertools.chain(cases(), one_byte_cases(), loss_cases(), several_labels_cases()):
             errors = run(pfcctl, pathlib.Path(folder), options, tensors, workers)
             failed += pfc_runs.report(name, errors, LIMITS)
     return 1 if failed else 0

@@ -181,6 +181,11 @@ TEST_F(FineTune, CentresStartAtMeanEmbeddingsForAnyNumberOfWorkers) {
   for (std::size_t i = 0; i < alone.size(); ++i) {
     EXPECT_NEAR(rounded[i], reference[i], std::abs(reference[i]) * 0x1p-8) << i;
   }
+  job_.centre_precision = CentrePrecision::kInt8;
+  const auto one_byte = first_centres(job_, 2);
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    EXPECT_NEAR(one_byte[i], reference[i], 0.6 / 64) << i;  // half a step of a unit row, and sums
+  }
 }
 
 TEST_F(FineTune, ResumedJobKeepsItsCentres) {

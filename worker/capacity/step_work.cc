@@ -40,9 +40,10 @@ class CountedComm : public Comm {
   int calls_ = 0;
 };
 
-double bytes_of_number(CentrePrecision precision, bool moment) {
-  if (precision == CentrePrecision::kFp32) return 4;
-  return moment || precision == CentrePrecision::kBf16 ? 2 : 4;
+double bytes_of_moments(const HeadOptions& o) {
+  const auto each = static_cast<double>(size_of(momentum_type(o.centre_precision)));
+  if (o.optimizer == OptimizerKind::kAdamW) return 2 * each;
+  return o.momentum == 0 ? 0 : each;
 }
 
 void count_backbone(const PlannedJob& p, RecordingOps& ops, StepWork& work) {
@@ -111,9 +112,8 @@ HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows
   const double own = n * static_cast<double>(o.labels_per_image) * shard /
                      static_cast<double>(std::max<std::int64_t>(1, o.classes));
   const double active = std::min(shard, drawn + own * (1 - rate));
-  const double centre = bytes_of_number(o.centre_precision, false) * d;
-  const double moments = bytes_of_number(o.centre_precision, true) * d *
-                         (o.optimizer == OptimizerKind::kAdamW ? 2 : 1);
+  const double centre = static_cast<double>(size_of(weight_type(o.centre_precision))) * d;
+  const double moments = bytes_of_moments(o) * d;
   HeadWork work{.logits = n * active * static_cast<double>(o.sub_centres),
                 .drawn = rate < 1 ? shard * (o.sample_hold > 1 ? 2 : 1) : 0};
   const double product = 2 * n * active * d;

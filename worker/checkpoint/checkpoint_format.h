@@ -6,8 +6,10 @@
 //     backbone.safetensors                 PyTorch's state dict
 //     backbone_optimizer.safetensors       "momentum.NAME", for AdamW also "second.NAME"
 //     backbone_average.safetensors         with ema_decay: the averages, as a state dict
-//     centres-00001-of-00004.safetensors   rows of worker 1 of 4: "weight", "momentum", ("second"),
-//                                          "updated", "updates" (kUpdated)
+//     centres-00001-of-00004.safetensors   rows of worker 1 of 4: "weight", ("momentum"),
+//                                          ("second"), "updated", "updates" (kUpdated); for
+//                                          one-byte numbers also "weight_scale" and
+//                                          "momentum_scale"
 //   OUTPUT/.step-000000020.ID.g3.tmp/      being written by job ID in its generation 3
 //     part-00001.json                      the files that worker 1 has written
 //   OUTPUT/.step-000000010.ID.g3.old-1.tmp/  being removed
@@ -43,6 +45,8 @@ inline constexpr const char* kSecondPrefix = "second.";
 inline constexpr const char* kWeight = "weight";
 inline constexpr const char* kMomentum = "momentum";
 inline constexpr const char* kSecond = "second";
+/// Name of a tensor of one-byte numbers + this: its scales, F32 [rows, sub-centres].
+inline constexpr const char* kScaleSuffix = "_scale";
 /// I32 [rows]: how many of the updates each row has seen. The row has yet to catch up with the
 /// rest (kernels/math/missed_updates.h). Missing in files of jobs without updates and in files of
 /// older versions: their rows have seen all updates.

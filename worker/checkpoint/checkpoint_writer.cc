@@ -48,7 +48,11 @@ struct FileContent {
 using MakeFile = std::function<FileContent()>;
 
 /// Returns the type's name in safetensors.
-std::string dtype_name(DType type) { return type == DType::kBFloat16 ? "BF16" : "F32"; }
+std::string dtype_name(DType type) {
+  if (type == DType::kInt8) return "I8";
+  if (type == DType::kFloat8) return "F8_E4M3";
+  return type == DType::kBFloat16 ? "BF16" : "F32";
+}
 
 void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tensor& tensor,
                 CheckpointMode mode) {
@@ -65,6 +69,14 @@ void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tens
   copy.bytes.resize(tensor.bytes());
   if (!copy.bytes.empty()) ops.copy_to_host(copy.bytes.data(), tensor);
   file.add(std::move(copy));
+}
+
+/// Adds a table of the head and its scales, if it has them.
+void add_rows(FileContent& file, Ops& ops, const std::string& name, const ScaledRows& rows,
+              CheckpointMode mode) {
+  if (!rows) return;
+  add_tensor(file, ops, name, rows, mode);
+  if (rows.scales) add_tensor(file, ops, name + format::kScaleSuffix, rows.scales, mode);
 }
 
 /// Adds a tensor of values in host memory.
@@ -98,9 +110,9 @@ FileContent centres_file(const TrainingState& state, const Membership& me, Check
   FileContent file{.name = format::centres_name(me.rank, me.world_size),
                    .metadata = {{"first_class", std::to_string(rows.begin)},
                                 {"end_class", std::to_string(rows.end)}}};
-  add_tensor(file, state.ops, format::kWeight, head.centres, mode);
-  add_tensor(file, state.ops, format::kMomentum, head.momentum, mode);
-  if (head.second) add_tensor(file, state.ops, format::kSecond, head.second, mode);
+  add_rows(file, state.ops, format::kWeight, head.centres, mode);
+  add_rows(file, state.ops, format::kMomentum, head.momentum, mode);
+  add_rows(file, state.ops, format::kSecond, head.second, mode);
   add_history(file, head, mode);
   return file;
 }
@@ -351,8 +363,8 @@ std::uint64_t FolderWriter::publish(std::int64_t step) {
 // The tensors of centres_file(), backbone_file(), optimizer_file() and average_file().
 std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
                                   std::size_t optimizer_bytes, std::int64_t updates) {
-  return head.centres + head.momentum + head.second + head.updated + backbone.weights +
-         backbone.state + optimizer_bytes + static_cast<std::size_t>(updates) * sizeof(PastUpdate);
+  return head.rows() + backbone.weights + backbone.state + optimizer_bytes +
+         static_cast<std::size_t>(updates) * sizeof(PastUpdate);
 }
 
 std::unique_ptr<CheckpointWriter> make_checkpoint_writer(const CheckpointOptions& options) {

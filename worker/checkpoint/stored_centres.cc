@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "kernels/cpu/vector/vector_kernels.h"
 #include "kernels/math/bfloat16.h"
 #include "worker/head/row_copy.h"
 
@@ -16,6 +17,29 @@ namespace pfc {
 namespace {
 
 namespace format = checkpoint_format;
+
+bool one_byte_tensor(const SafetensorsFile::Tensor& t) {
+  return t.dtype == "I8" || t.dtype == "F8_E4M3";
+}
+
+/// Copies one-byte numbers of whole centres from index `first` on as float32. `scales` has a number
+/// for each of the tensor's centres.
+void copy_scaled(const SafetensorsFile::Tensor& stored, const SafetensorsFile::Tensor& scales,
+                 std::size_t first, std::span<float> out) {
+  const VectorKernels& kernels = best_vector_kernels();
+  const std::size_t size = stored.bytes.size() / (scales.bytes.size() / sizeof(float));
+  std::vector<std::uint8_t> codes(size);
+  for (std::size_t i = 0; i < out.size(); i += size) {
+    float scale = 0;
+    std::memcpy(&scale, scales.bytes.data() + (first + i) / size * sizeof(scale), sizeof(scale));
+    std::memcpy(codes.data(), stored.bytes.data() + first + i, size);
+    kernels.read_one_byte_row(
+        {.format = stored.dtype == "I8" ? OneByteFormat::kInt8 : OneByteFormat::kFp8,
+         .codes = codes.data(),
+         .n = static_cast<std::int64_t>(size)},
+        scale, out.data() + i);
+  }
+}
 
 /// Copies elements from index `first` on as float32.
 void copy_as_float(const SafetensorsFile::Tensor& stored, std::size_t first, std::span<float> out) {
@@ -31,13 +55,28 @@ void copy_as_float(const SafetensorsFile::Tensor& stored, std::size_t first, std
 }
 
 void check_rows(const SafetensorsFile& file, const std::string& name, std::int64_t rows,
-                std::int64_t dimension) {
+                std::int64_t dimension, std::int64_t sub_centres) {
+  const auto fail = [&](const std::string& tensor, const char* types, std::int64_t columns) {
+    throw InputError(file.path().string() + ": " + tensor + " has dtype " + file.at(tensor).dtype +
+                     " or an unexpected shape; expected " + types + " [" + std::to_string(rows) +
+                     ", " + std::to_string(columns) + "]");
+  };
   const SafetensorsFile::Tensor& stored = file.at(name);
-  const std::vector<std::int64_t> shape{rows, dimension};
-  if (stored.shape == shape && (stored.dtype == "F32" || stored.dtype == "BF16")) return;
-  throw InputError(file.path().string() + ": " + name + " has dtype " + stored.dtype +
-                   " or an unexpected shape; expected F32 or BF16 [" + std::to_string(shape[0]) +
-                   ", " + std::to_string(dimension) + "]");
+  const bool known = stored.dtype == "F32" || stored.dtype == "BF16" || one_byte_tensor(stored);
+  if (!known || stored.shape != std::vector{rows, dimension}) {
+    fail(name, "F32, BF16, I8 or F8_E4M3", dimension);
+  }
+  if (!one_byte_tensor(stored)) return;
+  const std::string scales = name + format::kScaleSuffix;
+  const SafetensorsFile::Tensor& found = file.at(scales);
+  if (found.dtype != "F32" || found.shape != std::vector{rows, sub_centres}) {
+    fail(scales, "F32", sub_centres);
+  }
+}
+
+/// Returns whether the file has momentum. That of a job with SGD and without momentum has none.
+bool has_momentum(const SafetensorsFile& file, OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::kAdamW || file.tensors().contains(format::kMomentum);
 }
 
 /// Returns all updates that this file records, seen by its rows or not; empty if it records none.
@@ -89,7 +128,9 @@ StoredCentres::StoredCentres(const format::Identity& identity, RowRange rows,
     if (common_rows(held, rows).size() <= 0) continue;
     SafetensorsFile file = open(format::centres_name(rank, identity.world_size));
     for (const std::string& name : centre_tensors(optimizer)) {
-      check_rows(file, name, held.size(), dimension_);
+      if (name == format::kMomentum && !has_momentum(file, optimizer)) continue;
+      check_rows(file, name, held.size(), dimension_,
+                 identity.value_of("sub_centres", 1).get<std::int64_t>());
     }
     files_.push_back({std::move(file), held});
   }
@@ -103,8 +144,18 @@ void StoredCentres::read(const std::string& tensor, std::int64_t begin,
     const RowRange common = common_rows(file.rows, wanted);
     if (common.size() <= 0) continue;
     const auto at = [width](std::int64_t row) { return static_cast<std::size_t>(row) * width; };
-    copy_as_float(file.content.at(tensor), at(common.begin - file.rows.begin),
-                  out.subspan(at(common.begin - begin), at(common.size())));
+    const std::size_t first = at(common.begin - file.rows.begin);
+    const std::span<float> part = out.subspan(at(common.begin - begin), at(common.size()));
+    if (tensor == format::kMomentum && !has_momentum(file.content, optimizer_)) {
+      std::ranges::fill(part, 0.f);
+      continue;
+    }
+    const SafetensorsFile::Tensor& stored = file.content.at(tensor);
+    if (one_byte_tensor(stored)) {
+      copy_scaled(stored, file.content.at(tensor + format::kScaleSuffix), first, part);
+    } else {
+      copy_as_float(stored, first, part);
+    }
   }
 }
 
@@ -146,23 +197,54 @@ std::vector<std::string> centre_tensors(OptimizerKind optimizer) {
   return names;
 }
 
+namespace {
+
+/// Applies the missed updates to rows [n, D] that have momentum. updated [n] are the numbers of
+/// updates that the rows have seen.
+void use_up_momentum(const UpdateHistory& history, std::span<std::int32_t> updated,
+                     std::span<float> weight, std::span<float> momentum) {
+  std::vector<std::int64_t> rows(updated.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  CatchUpPlan plan;
+  plan.make(history, updated, /*first_class=*/0, rows);
+  const std::size_t d = weight.size() / updated.size();
+  for (std::size_t row = 0; row < updated.size(); ++row) {
+    const auto own = momentum.subspan(row * d, d);
+    if (std::ranges::all_of(own, [](float x) { return x == 0; })) continue;
+    const CatchUp& missed = plan.table()[plan.index()[row]];
+    for (std::size_t i = 0; i < d; ++i) apply_sgd(missed, weight[row * d + i], own[i]);
+    updated[row] = history.count();
+  }
+}
+
+}  // namespace
+
 void fill_centres(const TrainingState& state, const SeenUpdates& seen, const ReadRows& read) {
   const Head::State head = state.head.state();
   const RowRange shard = state.head.shard();
   const std::int64_t dimension = head.centres.shape[1];
-  const std::array<Tensor, 3> tensors{head.centres, head.momentum, head.second};
+  const std::array<ScaledRows, 3> tensors{head.centres, head.momentum, head.second};
   const std::vector<std::string> names = centre_tensors(head.history->optimizer());
-  std::vector<float> rows;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    for (const RowRange& piece : pieces_of(shard, dimension)) {
-      rows.resize(static_cast<std::size_t>(piece.size() * dimension));
-      read(names[i], piece.begin, rows);
-      copy_rows_to_device(state.ops, row_range(tensors[i], piece.begin - shard.begin, piece.size()),
-                          rows.data());
-    }
-  }
   std::ranges::copy(seen.updated, head.updated.begin());
   head.history->restore(seen.updates);
+  std::vector<std::vector<float>> rows(names.size());
+  for (const RowRange& piece : pieces_of(shard, dimension)) {
+    const auto first = static_cast<std::size_t>(piece.begin - shard.begin);
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      rows[i].resize(static_cast<std::size_t>(piece.size() * dimension));
+      read(names[i], piece.begin, rows[i]);
+    }
+    if (!head.momentum) {
+      use_up_momentum(*head.history,
+                      head.updated.subspan(first, static_cast<std::size_t>(piece.size())), rows[0],
+                      rows[1]);
+    }
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (!tensors[i]) continue;
+      copy_rows_to_device(state.ops, row_range(tensors[i], piece.begin - shard.begin, piece.size()),
+                          rows[i].data());
+    }
+  }
   state.head.state_changed();
 }
 

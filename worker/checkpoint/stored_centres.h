@@ -34,9 +34,9 @@ class StoredCentres {
   StoredCentres(const checkpoint_format::Identity& identity, RowRange rows, OptimizerKind optimizer,
                 const Open& open);
 
-  /// Reads rows [begin, begin + count) as float32. They are stored as float32 or bfloat16,
-  /// because a job may resume with another centre_precision. out [count, D]. REQUIRES: the rows
-  /// were opened.
+  /// Reads rows [begin, begin + count) as float32. They are stored in any type, because a job may
+  /// resume with another centre_precision. A momentum that was not stored is read as zeros. out
+  /// [count, D]. REQUIRES: the rows were opened.
   void read(const std::string& tensor, std::int64_t begin, std::span<float> out) const;
   /// Returns the updates seen by the shard's rows. Throws InputError if the files disagree, or
   /// hold impossible numbers. REQUIRES: the shard's rows were opened.
@@ -88,8 +88,9 @@ class CaughtUpRows {
   std::vector<float> out_;
 };
 
-/// Sets this worker's rows: calls `read` for each of centre_tensors() and each of
-/// pieces_of(shard, dimension).
+/// Sets this worker's rows: calls `read` for each of pieces_of(shard, dimension) and each of
+/// centre_tensors(). If the head keeps no momentum, stored momentum moves its centre by the updates
+/// that the row has missed, and is then lost.
 void fill_centres(const TrainingState& state, const SeenUpdates& seen, const ReadRows& read);
 
 }  // namespace pfc

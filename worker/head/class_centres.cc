@@ -14,24 +14,18 @@ namespace {
 
 constexpr float kInitialDeviation = 0.01f;
 
-DType weight_type(CentrePrecision p) {
-  return p == CentrePrecision::kBf16 ? DType::kBFloat16 : DType::kFloat32;
-}
-
-DType state_type(CentrePrecision p) {
-  return p == CentrePrecision::kFp32 ? DType::kFloat32 : DType::kBFloat16;
-}
-
 }  // namespace
 
 CentreBytes ClassCentres::bytes(std::int64_t rows, const CentreOptions& options) {
   const auto r = static_cast<std::size_t>(rows);
   const std::size_t numbers = r * static_cast<std::size_t>(options.dimension);
-  const std::size_t state = numbers * size_of(state_type(options.precision));
+  const std::size_t state = numbers * size_of(momentum_type(options.precision));
+  const std::size_t of_centres = r * static_cast<std::size_t>(options.sub_centres) * sizeof(float);
   return {.weight = numbers * size_of(weight_type(options.precision)),
-          .momentum = state,
+          .momentum = options.momentum ? state : 0,
           .second = options.optimizer == OptimizerKind::kAdamW ? state : 0,
-          .inverse_norm = r * static_cast<std::size_t>(options.sub_centres) * sizeof(float),
+          .scales = is_one_byte(options.precision) ? of_centres * (options.momentum ? 2 : 1) : 0,
+          .inverse_norm = of_centres,
           .updated = r * sizeof(updated_[0])};
 }
 
@@ -40,29 +34,40 @@ ClassCentres::ClassCentres(Ops& ops, RowRange shard, const CentreOptions& option
   const CentreBytes sizes = bytes(shard.size(), options);
   weight_ = ops.allocate(sizes.weight);
   inverse_norm_ = ops.allocate(sizes.inverse_norm);
-  momentum_ = ops.allocate(sizes.momentum);
+  if (options.momentum) momentum_ = ops.allocate(sizes.momentum);
   if (sizes.second > 0) second_ = ops.allocate(sizes.second);
+  if (is_one_byte(options.precision)) {
+    weight_scales_ = ops.allocate(sizes.inverse_norm);
+    if (options.momentum) momentum_scales_ = ops.allocate(sizes.inverse_norm);
+  }
   updated_.resize(sizes.updated / sizeof(updated_[0]));
   initialise(ops);
 }
 
 CentreTable ClassCentres::table() {
   const Shape shape{shard_.size(), options_.dimension};
-  const DType state = state_type(options_.precision);
+  const Shape of_centres{shard_.size(), options_.sub_centres};
+  const auto view = [](const std::unique_ptr<Buffer>& buffer, DType type, const Shape& rows) {
+    return buffer ? Tensor(buffer->data(), type, rows) : Tensor();
+  };
+  const auto scales = [&](const std::unique_ptr<Buffer>& buffer) {
+    return view(buffer, DType::kFloat32, of_centres);
+  };
+  const DType state = momentum_type(options_.precision);
   return {.first_class = shard_.begin,
-          .weight = {weight_->data(), weight_type(options_.precision), shape},
+          .weight = {view(weight_, weight_type(options_.precision), shape), scales(weight_scales_)},
           .inverse_norm = {inverse_norm_->data(),
                            DType::kFloat32,
                            {shard_.size() * options_.sub_centres}},
-          .momentum = {momentum_->data(), state, shape},
-          .second = second_ ? Tensor(second_->data(), state, shape) : Tensor(),
+          .momentum = {view(momentum_, state, shape), scales(momentum_scales_)},
+          .second = view(second_, state, shape),
           .updated = updated_,
           .history = &history_};
 }
 
 void ClassCentres::initialise(Ops& ops) {
   const std::int64_t d = options_.dimension;
-  const Tensor weight = table().weight;
+  const ScaledRows weight = table().weight;
   const std::int64_t most = rows_at_once(d);  // drawn on the host, then copied
   std::vector<float> rows(static_cast<std::size_t>(std::min(most, shard_.size()) * d));
   for (std::int64_t begin = 0; begin < shard_.size(); begin += most) {
@@ -89,14 +94,14 @@ void ClassCentres::read_current(Ops& ops, RowRange classes, std::span<float> row
   std::iota(numbers.begin(), numbers.end(), classes.begin);
   CatchUpPlan missed;
   missed.make(history_, updated_, shard_.begin, numbers);
-  const auto read = [&](const Tensor& from, std::span<float> to) {
+  const auto read = [&](const ScaledRows& from, std::span<float> to) {
     copy_rows_to_host(ops, to.data(),
                       row_range(from, classes.begin - shard_.begin, classes.size()));
   };
   read(t.weight, rows);
   if (missed.table().size() < 2) return;  // no row has missed an update
   std::vector<float> momentum(rows.size()), second(t.second ? rows.size() : 0);
-  read(t.momentum, momentum);
+  if (t.momentum) read(t.momentum, momentum);
   if (t.second) read(t.second, second);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::uint32_t index = missed.index()[i / d];

@@ -18,6 +18,7 @@ struct CentreOptions {
   std::int64_t sub_centres = 1;  ///< centres of a class
   bool bias = false;             ///< the last element of a centre is a bias, which starts at 0
   OptimizerKind optimizer = OptimizerKind::kSgd;
+  bool momentum = true;  ///< false, only for SGD: there is no momentum
   CentrePrecision precision = CentrePrecision::kFp32;
   std::uint64_t seed = 0;
 };
@@ -25,12 +26,13 @@ struct CentreOptions {
 /// Bytes of the tables of a shard.
 struct CentreBytes {
   std::size_t weight = 0;        ///< [R, D]
-  std::size_t momentum = 0;      ///< [R, D]
+  std::size_t momentum = 0;      ///< [R, D]; 0 without momentum
   std::size_t second = 0;        ///< [R, D]; 0 for SGD
+  std::size_t scales = 0;        ///< of weight and momentum, each [R, sub_centres], if one-byte
   std::size_t inverse_norm = 0;  ///< [R, sub_centres]
   std::size_t updated = 0;       ///< [R], in host memory on every device
   /// Bytes of the data that a step reads and writes: weight, momentum and second moment.
-  [[nodiscard]] std::size_t rows() const { return weight + momentum + second; }
+  [[nodiscard]] std::size_t rows() const { return weight + momentum + second + scales; }
 };
 
 /// Owns the tables in device memory. Host memory holds the number of updates that each row has
@@ -42,7 +44,8 @@ class ClassCentres {
 
   /// Centres start with normally distributed elements of mean 0 and standard deviation 0.01, as
   /// in arcface_torch's PartialFC_V2. Element i of class c is a function of (seed, c, i), so it
-  /// is the same for any number of workers. bfloat16 centres are rounded to the nearest value.
+  /// is the same for any number of workers. Centres of other types than float32 are rounded to the
+  /// nearest value.
   /// The optimizer's state starts as zeros. `ops` allocates and is not kept.
   ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options);
 
@@ -60,8 +63,9 @@ class ClassCentres {
 
   const RowRange shard_;
   const CentreOptions options_;
-  std::unique_ptr<Buffer> weight_, inverse_norm_, momentum_;
-  std::unique_ptr<Buffer> second_;  // null for SGD
+  std::unique_ptr<Buffer> weight_, inverse_norm_;
+  std::unique_ptr<Buffer> momentum_, second_;                // null: the optimizer has none
+  std::unique_ptr<Buffer> weight_scales_, momentum_scales_;  // null: not one-byte, or none
   std::vector<std::int32_t> updated_;
   UpdateHistory history_;
 };

@@ -28,6 +28,7 @@ CentreOptions centre_options(const HeadOptions& o) {
           .sub_centres = o.sub_centres,
           .bias = is_plain_softmax(o.loss),
           .optimizer = o.optimizer,
+          .momentum = o.optimizer == OptimizerKind::kAdamW || o.momentum != 0,
           .precision = o.centre_precision,
           .seed = o.seed};
 }
@@ -420,7 +421,7 @@ HeadOptions head_options(const JobConfig& job, std::int64_t teacher_size) {
           .sample_correction = job.sample_correction,
           .seed = job.seed,
           .optimizer = job.optimizer,
-          .momentum = job.momentum,
+          .momentum = centre_momentum(job),
           .weight_decay = own.weight_decay,
           .lr_factor = own.lr,
           .gradient_acc = job.gradient_acc,
@@ -453,6 +454,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   HeadMemory m{.centres = table.weight,
                .momentum = table.momentum,
                .second = table.second,
+               .scales = table.scales,
                .inverse_norms = table.inverse_norm,
                .updated = table.updated,
                .teacher = o.head.distillation.on() ? teacher_table(o.head, rows).bytes() : 0,
@@ -481,6 +483,9 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
     for (std::uint64_t* buffer :
          {&m.centres, &m.momentum, &m.second, &m.inverse_norms, &m.gradients, &m.teacher}) {
       *buffer = gpu_allocation(*buffer);
+    }
+    if (m.scales > 0) {  // a table for the centres and one for their momentum
+      m.scales = m.scales / table.inverse_norm * gpu_allocation(table.inverse_norm);
     }
     m.buffers =
         gpu_allocation(exchange.d_embeddings) + gpu_allocation(exchange.statistics) +

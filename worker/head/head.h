@@ -13,6 +13,7 @@
 #include "common/config/config.h"
 #include "common/machine/gpu/gpus.h"
 #include "kernels/margin/logit_distillation.h"
+#include "kernels/margin/scaled_rows.h"
 #include "kernels/margin/update_history.h"
 #include "kernels/ops.h"
 #include "worker/head/sample_margins.h"
@@ -37,7 +38,7 @@ struct HeadOptions {
   bool sample_correction = false;
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
-  double momentum = 0.9;
+  double momentum = 0.9;  ///< 0, only for SGD: the head keeps no momentum
   double weight_decay = 5e-4;
   double lr_factor = 1.0;  ///< multiplies the learning rate of every step
   std::int64_t gradient_acc = 1;
@@ -137,12 +138,13 @@ class Head {
   virtual void target_cosines(std::span<float> cosines) = 0;
 
   [[nodiscard]] virtual RowRange shard() const = 0;  ///< the classes of this worker
-  /// The shard's tables, [shard().size(), centre_size()], for checkpoints: float32 or bfloat16
-  /// (HeadOptions::centre_precision). `second` is AdamW's v, null for SGD. Views of device
-  /// memory. Row i has the value after update number updated[i] of the history (CentreTable);
-  /// after settle() it has the value after the last update.
+  /// The shard's tables, [shard().size(), centre_size()], for checkpoints, in the types of
+  /// HeadOptions::centre_precision. `momentum` is null for SGD without momentum. `second` is
+  /// AdamW's v, null for SGD. Views of device memory. Row i has the value after update number
+  /// updated[i] of the history (CentreTable); after settle() it has the value after the last
+  /// update.
   struct State {
-    Tensor centres, momentum, second;
+    ScaledRows centres, momentum, second;
     std::span<std::int32_t> updated;  ///< [shard().size()], host memory
     UpdateHistory* history = nullptr;
     LossState* loss = nullptr;  ///< state after the last whole step
@@ -178,6 +180,7 @@ struct HeadMemory {
   std::uint64_t centres = 0;
   std::uint64_t momentum = 0;       ///< SGD's velocity or AdamW's m
   std::uint64_t second = 0;         ///< AdamW's v
+  std::uint64_t scales = 0;         ///< of one-byte centres and momentum
   std::uint64_t inverse_norms = 0;  ///< one number per centre
   std::uint64_t updated = 0;        ///< one number per class: updates that it has seen; host memory
   std::uint64_t active = 0;         ///< indices of active classes; on a GPU they are in buffers
@@ -185,6 +188,10 @@ struct HeadMemory {
   std::uint64_t logits = 0;         ///< kept from forward to backward; on a GPU they are in buffers
   std::uint64_t teacher = 0;        ///< the teacher's centres
   std::uint64_t buffers = 0;        ///< embeddings and their gradients, tiles, statistics
+  /// Bytes of a shard's rows in checkpoints and snapshots.
+  [[nodiscard]] std::uint64_t rows() const {
+    return centres + momentum + second + scales + updated;
+  }
 };
 
 struct HeadMemoryOptions {

@@ -42,7 +42,7 @@ class ReplayWorker {
     }
     const Head::State state = head_->state();
     load(input.centres, state.centres);
-    load(input.momentum, state.momentum);
+    if (state.momentum) load(input.momentum, state.momentum);
     if (state.second) load(input.second, state.second);
     *state.loss = input.loss_state;
     head_->state_changed();
@@ -131,7 +131,7 @@ class ReplayWorker {
                         std::ranges::lower_bound(rows, shard.end)}};
   }
 
-  void load(const RowTable& from, const Tensor& to) {
+  void load(const RowTable& from, const ScaledRows& to) {
     const RowRange shard = head_->shard();
     from.each_stretch(shard, [&](std::span<const float> values, std::int64_t first) {
       const std::int64_t begin = first - shard.begin;
@@ -194,14 +194,14 @@ SafetensorsEntry entry(const std::string& name, std::vector<std::int64_t> shape,
 }
 
 /// Returns one table of the heads' state. Adds every written row to `health`.
-SafetensorsEntry table_entry(const std::string& name, Workers& workers, Tensor Head::State::*member,
-                             RowHealth& health) {
+SafetensorsEntry table_entry(const std::string& name, Workers& workers,
+                             ScaledRows Head::State::*member, RowHealth& health) {
   std::int64_t rows = 0;
   for (const auto& worker : workers) rows += (worker->state().*member).shape[0];
   const auto pieces = [&workers, member, &health](const ByteSink& sink) {
     std::vector<float> block(static_cast<std::size_t>(kRowsPerBlock * health.columns()));
     for (const auto& worker : workers) {
-      const Tensor table = worker->state().*member;
+      const ScaledRows table = worker->state().*member;
       for (std::int64_t begin = 0; begin < table.shape[0]; begin += kRowsPerBlock) {
         const std::int64_t count = std::min(kRowsPerBlock, table.shape[0] - begin);
         const auto values =
@@ -259,8 +259,10 @@ ReplayResult replay_head_step(const HeadStepInput& input, const ReplayOptions& o
   std::vector<SafetensorsEntry> entries{
       entry("loss", {input.micro_batches}, std::as_bytes(std::span(loss))),
       entry("d_embeddings", {input.samples, d}, std::as_bytes(std::span(gradients))),
-      table_entry("centres", workers, &Head::State::centres, result.centres),
-      table_entry("momentum", workers, &Head::State::momentum, result.momentum)};
+      table_entry("centres", workers, &Head::State::centres, result.centres)};
+  if (workers[0]->state().momentum) {
+    entries.push_back(table_entry("momentum", workers, &Head::State::momentum, result.momentum));
+  }
   if (workers[0]->state().second) {
     entries.push_back(table_entry("second", workers, &Head::State::second, result.second));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/cpu/vector/vector_kernels.h"
 #include "kernels/math/bfloat16.h"
 
 namespace pfc {
@@ -13,7 +14,7 @@ constexpr std::int64_t kAtOnce = std::int64_t{4} << 20;
 
 /// Calls f(piece of rows, its first element) for pieces of at most kAtOnce elements.
 template <typename F>
-void each_piece(const Tensor& rows, const F& f) {
+void each_piece(const ScaledRows& rows, const F& f) {
   const std::int64_t dimension = rows.shape[1];
   const std::int64_t step = std::max<std::int64_t>(1, kAtOnce / dimension);
   for (std::int64_t begin = 0; begin < rows.shape[0]; begin += step) {
@@ -28,6 +29,52 @@ void convert(const From* from, To* to, std::int64_t n, const F& f) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = f(from[i]);
 }
 
+/// Host copies of a piece of rows of one-byte numbers and of their scales.
+struct OneByteRows {
+  explicit OneByteRows(const ScaledRows& rows)
+      : format(rows.dtype == DType::kInt8 ? OneByteFormat::kInt8 : OneByteFormat::kFp8),
+        size(rows.elements() / std::max<std::int64_t>(1, rows.scales.elements())),
+        codes(static_cast<std::size_t>(rows.elements())),
+        scales(static_cast<std::size_t>(rows.scales.elements())) {}
+
+  /// Calls f(row of codes, its scale, its numbers in `host`) for each centre. Number is float or
+  /// const float.
+  template <typename Number, typename F>
+  void each(Number* host, const F& f) {
+#pragma omp parallel for schedule(static)
+    for (std::int64_t i = 0; i < std::ssize(scales); ++i) {
+      f(OneByteRow{.format = format, .codes = codes.data() + i * size, .n = size},
+        scales[static_cast<std::size_t>(i)], host + i * size);
+    }
+  }
+
+  OneByteFormat format;
+  std::int64_t size;  // numbers of a centre
+  std::vector<std::uint8_t> codes;
+  std::vector<float> scales;
+};
+
+void copy_one_byte_rows_to_device(Ops& ops, const ScaledRows& rows, const float* host) {
+  const VectorKernels& kernels = best_vector_kernels();
+  OneByteRows piece(rows);
+  std::vector<float> numbers(host, host + rows.elements());
+  piece.each(numbers.data(), [&](const OneByteRow& row, float& scale, float* x) {
+    scale = kernels.write_one_byte_row(row, {}, x);
+  });
+  ops.copy_to_device(rows, piece.codes.data());
+  ops.copy_to_device(rows.scales, piece.scales.data());
+}
+
+void copy_one_byte_rows_to_host(Ops& ops, float* host, const ScaledRows& rows) {
+  const VectorKernels& kernels = best_vector_kernels();
+  OneByteRows piece(rows);
+  ops.copy_to_host(piece.codes.data(), rows);
+  ops.copy_to_host(piece.scales.data(), rows.scales);
+  piece.each(host, [&](const OneByteRow& row, float scale, float* x) {
+    kernels.read_one_byte_row(row, scale, x);
+  });
+}
+
 }  // namespace
 
 Tensor row_range(const Tensor& t, std::int64_t begin, std::int64_t count) {
@@ -37,24 +84,30 @@ Tensor row_range(const Tensor& t, std::int64_t begin, std::int64_t count) {
   return {first, t.dtype, {count, dimension}};
 }
 
-void copy_rows_to_device(Ops& ops, const Tensor& rows, const float* host) {
+ScaledRows row_range(const ScaledRows& t, std::int64_t begin, std::int64_t count) {
+  const auto& numbers = static_cast<const Tensor&>(t);
+  return {row_range(numbers, begin, count),
+          t.scales ? row_range(t.scales, begin, count) : Tensor()};
+}
+
+void copy_rows_to_device(Ops& ops, const ScaledRows& rows, const float* host) {
   if (rows.dtype == DType::kFloat32) {
     ops.copy_to_device(rows, host);
     return;
   }
-  std::vector<BFloat16> piece;
-  each_piece(rows, [&](const Tensor& t, std::int64_t first) {
-    piece.resize(static_cast<std::size_t>(t.elements()));
+  each_piece(rows, [&](const ScaledRows& t, std::int64_t first) {
+    if (is_one_byte(t.dtype)) return copy_one_byte_rows_to_device(ops, t, host + first);
+    std::vector<BFloat16> piece(static_cast<std::size_t>(t.elements()));
     convert(host + first, piece.data(), t.elements(), [](float x) { return nearest_bfloat16(x); });
     ops.copy_to_device(t, piece.data());
   });
 }
 
-void copy_rows_to_host(Ops& ops, float* host, const Tensor& rows) {
+void copy_rows_to_host(Ops& ops, float* host, const ScaledRows& rows) {
   if (rows.dtype == DType::kFloat32) return ops.copy_to_host(host, rows);
-  std::vector<BFloat16> piece;
-  each_piece(rows, [&](const Tensor& t, std::int64_t first) {
-    piece.resize(static_cast<std::size_t>(t.elements()));
+  each_piece(rows, [&](const ScaledRows& t, std::int64_t first) {
+    if (is_one_byte(t.dtype)) return copy_one_byte_rows_to_host(ops, host + first, t);
+    std::vector<BFloat16> piece(static_cast<std::size_t>(t.elements()));
     ops.copy_to_host(piece.data(), t);
     convert(piece.data(), host + first, t.elements(), [](BFloat16 b) { return float_of(b); });
   });

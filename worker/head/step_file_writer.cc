@@ -12,14 +12,14 @@ namespace {
 constexpr std::int64_t kRowsPerWrite = 2048;  // 4 MiB at D = 512
 
 /// Reads the rows of these classes, at most kRowsPerWrite. Adjacent rows are copied together.
-std::span<const float> read_rows(Ops& ops, const Tensor& table, std::int64_t first_class,
+std::span<const float> read_rows(Ops& ops, const ScaledRows& table, std::int64_t first_class,
                                  std::span<const std::int64_t> classes, std::span<float> block) {
   const auto d = static_cast<std::size_t>(table.shape[1]);
   std::size_t done = 0;
   while (done < classes.size()) {
     std::size_t end = done + 1;
     while (end < classes.size() && classes[end] == classes[end - 1] + 1) ++end;
-    const Tensor rows =
+    const ScaledRows rows =
         row_range(table, classes[done] - first_class, static_cast<std::int64_t>(end - done));
     copy_rows_to_host(ops, block.data() + done * d, rows);
     done = end;
@@ -27,7 +27,7 @@ std::span<const float> read_rows(Ops& ops, const Tensor& table, std::int64_t fir
   return block.first(done * d);
 }
 
-SafetensorsEntry active_rows(const std::string& name, Ops& ops, const Tensor& table,
+SafetensorsEntry active_rows(const std::string& name, Ops& ops, const ScaledRows& table,
                              std::int64_t first_class, std::span<const std::int64_t> classes) {
   const std::int64_t d = table.shape[1];
   const auto pieces = [&ops, table, first_class, classes, d](const ByteSink& sink) {
@@ -147,10 +147,12 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
   const std::vector<float> embeddings = on_host(ops, part.given.embeddings);
   const std::vector<float> gradients = on_host(ops, part.d_embeddings);
 
-  std::vector<SafetensorsEntry> entries{
-      matrix("embeddings", embeddings, part.given.embeddings), label_entry(part.given),
-      integer_entry("classes", classes), active_rows("centres", ops, state.centres, first, classes),
-      active_rows("momentum", ops, state.momentum, first, classes)};
+  std::vector<SafetensorsEntry> entries{matrix("embeddings", embeddings, part.given.embeddings),
+                                        label_entry(part.given), integer_entry("classes", classes),
+                                        active_rows("centres", ops, state.centres, first, classes)};
+  if (state.momentum) {
+    entries.push_back(active_rows("momentum", ops, state.momentum, first, classes));
+  }
   if (state.second) {
     entries.push_back(active_rows("second", ops, state.second, first, classes));
   }

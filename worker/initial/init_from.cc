@@ -74,7 +74,7 @@ std::span<const float> centres_in(const WeightsFile& file, const std::vector<std
 }
 
 void set_centres(std::span<const float> all, const TrainingState& state) {
-  const Tensor mine = state.head.state().centres;  // [shard, D]
+  const ScaledRows mine = state.head.state().centres;  // [shard, D]
   const std::int64_t dimension = mine.shape[1];
   const auto first = static_cast<std::size_t>(state.head.shard().begin * dimension);
   copy_rows_to_device(state.ops, mine, all.data() + first);
@@ -85,7 +85,7 @@ void set_centres(std::span<const float> all, const TrainingState& state) {
 /// which rows were set. Adds the number of rows set on all workers to `count`.
 std::vector<bool> set_centres_by_name(const NamedRows& named, const Dataset& dataset,
                                       const TrainingState& state, std::int64_t& count) {
-  const Tensor mine = state.head.state().centres;
+  const ScaledRows mine = state.head.state().centres;
   const RowRange shard = state.head.shard();
   std::vector<bool> set(static_cast<std::size_t>(shard.size()));
   for (std::int64_t c = 0; c < state.classes; ++c) {

@@ -24,7 +24,7 @@ bool normalise(std::span<float> v) {
   return true;
 }
 
-/// Sums embeddings in the rows of the centres. If the centres are bfloat16, the rows of the
+/// Sums embeddings in the rows of the centres. If the centres are not float32, the rows of the
 /// momentum hold the rounding errors: the momentum is still zero.
 class CentreSums {
  public:
@@ -68,7 +68,7 @@ class CentreSums {
   }
 
   void write(std::int64_t row) {
-    const Tensor centre = row_range(state_.centres, row, 1);
+    const ScaledRows centre = row_range(state_.centres, row, 1);
     copy_rows_to_device(ops_, centre, sum_.data());
     if (!rounds()) return;
     copy_rows_to_host(ops_, stored_.data(), centre);

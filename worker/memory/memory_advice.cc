@@ -129,9 +129,15 @@ std::vector<std::string> remedies(const PlannedJob& p, const PlannedBackbone& ba
   const bool half = p.job.centre_precision == kFp32 &&
                     try_change("centre_precision to \"bf16_momentum\"",
                                [](JobConfig& job) { job.centre_precision = kBf16Momentum; });
-  if (!half && p.job.centre_precision != kBf16) {
-    try_change("centre_precision to \"bf16\"",
-               [](JobConfig& job) { job.centre_precision = kBf16; });
+  const bool two_bytes = !half && !is_one_byte(p.job.centre_precision) &&
+                         p.job.centre_precision != kBf16 &&
+                         try_change("centre_precision to \"bf16\"",
+                                    [](JobConfig& job) { job.centre_precision = kBf16; });
+  const bool may_be_one = p.job.optimizer == OptimizerKind::kSgd && !is_plain_softmax(p.job.loss) &&
+                          !is_one_byte(p.job.centre_precision);
+  if (!half && !two_bytes && may_be_one) {
+    try_change("centre_precision to \"int8\"",
+               [](JobConfig& job) { job.centre_precision = kInt8; });
   }
   return found;
 }

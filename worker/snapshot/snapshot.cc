@@ -13,7 +13,7 @@ constexpr std::size_t kUpdatedIndex = kRowTensors - 1;
 
 std::array<Tensor, kUpdatedIndex> device_tables(const TrainingState& state) {
   const Head::State head = state.head.state();
-  return {head.centres, head.momentum, head.second};
+  return {head.centres, head.momentum, head.second, head.centres.scales, head.momentum.scales};
 }
 
 void copy_tensor(Ops& ops, const Tensor& tensor, std::vector<std::byte>& out) {

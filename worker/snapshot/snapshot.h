@@ -27,9 +27,10 @@ struct SnapshotId {
   friend auto operator<=>(const SnapshotId&, const SnapshotId&) = default;
 };
 
-/// Tensors with a value for each row: centres, momentum, AdamW's second moment (empty for SGD), and
-/// the number of updates that a row has seen. They keep the device's format, so nothing is rounded.
-inline constexpr std::size_t kRowTensors = 4;
+/// Tensors with a value for each row: centres, momentum, AdamW's second moment, the scales of
+/// centres and of momentum, and the number of updates that a row has seen. Those that a job does
+/// not have are empty. They keep the device's format, so nothing is rounded.
+inline constexpr std::size_t kRowTensors = 6;
 using RowTensors = std::array<std::vector<std::byte>, kRowTensors>;
 using RowBytes = std::array<std::size_t, kRowTensors>;  ///< bytes of one row in each tensor
 

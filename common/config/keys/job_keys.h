@@ -124,10 +124,12 @@ inline constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::kFp32},
                                                   {"auto", Precision::kAuto}}};
 inline constexpr Names<Precision, 3> kTeacherPrecisions{
     {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}}};
-inline constexpr Names<CentrePrecision, 3> kCentrePrecisions{
+inline constexpr Names<CentrePrecision, 5> kCentrePrecisions{
     {{"fp32", CentrePrecision::kFp32},
      {"bf16_momentum", CentrePrecision::kBf16Momentum},
-     {"bf16", CentrePrecision::kBf16}}};
+     {"bf16", CentrePrecision::kBf16},
+     {"int8", CentrePrecision::kInt8},
+     {"fp8", CentrePrecision::kFp8}}};
 inline constexpr Names<MarginGradient, 2> kMarginGradients{
     {{"exact", MarginGradient::kExact}, {"straight_through", MarginGradient::kStraightThrough}}};
 inline constexpr Names<MarginIncrease, 2> kMarginIncreases{
@@ -272,6 +274,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.schedule("lr_schedule", job.lr_schedule);
   v.choice("lr_scaling", job.lr_scaling, kLrScalings);
   v.number("momentum", job.momentum, kMomentum);
+  v.optional_number("centre_momentum", job.centre_momentum, kMomentum);
   v.number("weight_decay", job.weight_decay, kNotNegative);
   v.rules("parameters", job.parameters);
   v.flag("no_decay_on_norms", job.no_decay_on_norms);

@@ -187,6 +187,33 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
   if (job.ema_decay != 0) fail("ema_decay", "found a decay, " + none("has no backbone"));
 }
 
+/// Rejects what one-byte class centres, or centres without momentum, cannot do.
+void check_centres(const JobConfig& job, const JobOrigin& origin) {
+  const auto fail = [&](const char* key, const std::string& what) {
+    throw InputError(origin.of(key) + ": " + key + ": " + what);
+  };
+  const bool adamw = job.optimizer == OptimizerKind::kAdamW;
+  if (adamw && job.centre_momentum) {
+    fail("centre_momentum", "found " + nlohmann::json(*job.centre_momentum).dump() +
+                                ", but optimizer \"adamw\" always has 0.9 and 0.999; remove one of "
+                                "the two keys");
+  }
+  if (is_one_byte(job.centre_precision) && (adamw || is_plain_softmax(job.loss))) {
+    const std::string found = job.centre_precision == CentrePrecision::kInt8 ? "int8" : "fp8";
+    fail("centre_precision",
+         "found \"" + found + "\", expected \"fp32\", \"bf16_momentum\" or \"bf16\" with " +
+             (adamw ? "optimizer \"adamw\": the second moments of a row are too different in size"
+                    : "loss \"softmax\": a row and its bias are too different in size"));
+  }
+  const bool rounds = job.centre_precision != CentrePrecision::kFp32 &&
+                      job.centre_precision != CentrePrecision::kBf16Momentum;
+  if (job.init_centres == InitialCentres::kMean && rounds && !adamw && centre_momentum(job) == 0) {
+    fail("init_centres",
+         "found \"mean\", but the momentum of the centres is 0: the means are summed with the help "
+         "of its memory; set centre_momentum, or centre_precision to \"fp32\"");
+  }
+}
+
 template <typename Fail>  // void(key, what)
 void check_plain_softmax(const JobConfig& job, const Fail& fail) {
   const auto none = [](const std::string& has) {
@@ -296,6 +323,7 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_network(job, origin);
   check_loss(job, origin);
   check_distillation(job, origin);
+  check_centres(job, origin);
   check_batch_size(job, origin);
 }
 

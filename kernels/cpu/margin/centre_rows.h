@@ -89,7 +89,13 @@ class CentreRows {
     AlignedVector<float> floats;     // [tile, stride]
     AlignedVector<BFloat16> halves;  // [tile, stride]
     AlignedVector<float> row;        // [D]
+    // [D] each: a row of one-byte numbers as float32, and zeros in the place of a missing momentum.
+    AlignedVector<float> weight, momentum;
   };
+  /// Allocates the part of `scratch` that single rows need.
+  static void allocate_rows(Scratch& scratch, std::size_t dimension) {
+    each_row(scratch, dimension, [](auto& array, std::size_t n) { array.resize(n); });
+  }
   /// Calls f(array, elements) for each array of `scratch`, sized for tiles of `padded` rows.
   template <typename F>
   static void each_array(Scratch& scratch, const TileLayout& layout, std::size_t dimension,
@@ -97,7 +103,7 @@ class CentreRows {
     const auto numbers = static_cast<std::size_t>(layout.padded * layout.stride);
     f(scratch.floats, layout.type == DType::kFloat32 ? numbers : 0);
     f(scratch.halves, layout.type == DType::kFloat32 ? 0 : numbers);
-    f(scratch.row, dimension);
+    each_row(scratch, dimension, f);
   }
 
   /// Returns the rows as a matrix of this layout: the table itself if it has that layout and all
@@ -109,24 +115,42 @@ class CentreRows {
   void add_stretches(const ActiveRow& row, bool state, std::vector<Stretch>& stretches) const;
   /// Returns one row as float32: the table's own memory, or a copy in scratch.row.
   const float* row(const ActiveRow& row, Scratch& scratch) const;
+  // REQUIRES below: allocate_rows(scratch).
 
   /// Prefetches what move() will read, because the hardware cannot predict these accesses.
   void prefetch_state(const ActiveRow& row) const;
   /// Applies the missed updates and then this one to the row in the table.
-  void move(const ActiveRow& row, const CentreGradient& g, const UpdateRule& rule) const;
+  void move(const ActiveRow& row, const CentreGradient& g, const UpdateRule& rule,
+            Scratch& scratch) const;
   /// Computes sum [D] += the gradient without its component along the centre.
-  void add_gradient(const ActiveRow& row, const CentreGradient& g, float* sum) const;
+  void add_gradient(const ActiveRow& row, const CentreGradient& g, float* sum,
+                    Scratch& scratch) const;
   /// Applies the missed updates to the row in the table, which has then seen `count` updates.
-  void settle(const ActiveRow& row, std::int32_t count) const;
-  void compute_inverse_norm(std::int64_t c) const;
+  void settle(const ActiveRow& row, std::int32_t count, Scratch& scratch) const;
+  void compute_inverse_norm(std::int64_t c, Scratch& scratch) const;
 
  private:
-  void copy_row(const std::byte* from, const TileLayout& layout, std::int64_t place,
+  template <typename F>
+  static void each_row(Scratch& scratch, std::size_t dimension, const F& f) {
+    for (auto* row : {&scratch.row, &scratch.weight, &scratch.momentum}) f(*row, dimension);
+  }
+  void copy_row(std::int64_t c, const TileLayout& layout, std::int64_t place,
                 Scratch& scratch) const;
-  float catch_up_row(const ActiveRow& row, float* floats, BFloat16* halves) const;
+  float catch_up_row(const ActiveRow& row, float* floats, BFloat16* halves, Scratch& scratch) const;
   [[nodiscard]] float inverse_of(double squares) const;
   [[nodiscard]] std::byte* address(const Tensor& t, std::int64_t c) const;
-  [[nodiscard]] CentreRow describe(const ActiveRow& row, const CentreGradient& g) const;
+  /// Returns the row for a kernel with kernel_precision_: in the table, or a copy in scratch.
+  [[nodiscard]] CentreRow describe(const ActiveRow& row, const CentreGradient& g,
+                                   Scratch& scratch) const;
+  [[nodiscard]] void* weight_of(std::int64_t c, Scratch& scratch) const;
+  [[nodiscard]] void* momentum_of(std::int64_t c, Scratch& scratch) const;
+  /// Rounds the changed copy of a row of one-byte numbers into the table, and sets its inverse
+  /// norm.
+  void finish(const ActiveRow& row, double squares, const RoundingKey& key, Scratch& scratch) const;
+  [[nodiscard]] OneByteRow codes(const ScaledRows& t, std::int64_t c) const;
+  void read_codes(const ScaledRows& t, std::int64_t c, float* to) const;
+  void write_codes(const ScaledRows& t, std::int64_t c, const RowRounding& rounding,
+                   float* from) const;
   void prefetch_row(const ActiveRow& row) const;
   [[nodiscard]] std::byte* second_of(std::int64_t c) const {
     return table_.second ? address(table_.second, c) : nullptr;
@@ -139,7 +163,8 @@ class CentreRows {
   const std::int64_t sub_centres_, first_, dimension_;
   float* const inverse_norm_;
   std::int32_t* const updated_;
-  CentrePrecision precision_ = CentrePrecision::kFp32;
+  const CentrePrecision precision_;
+  const CentrePrecision kernel_precision_;  // of describe()
 };
 
 }  // namespace pfc

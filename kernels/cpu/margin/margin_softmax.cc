@@ -103,11 +103,9 @@ class CpuMarginSoftmax : public MarginSoftmax {
   }
 
   void compute_inverse_norms() override {
-    const std::int64_t rows = table_.weight.shape[0];
-    threads_.each_range(rows, 1, table_.weight.elements(), [&](Range range) {
-      for (std::int64_t row = range.begin; row < range.end; ++row) {
-        rows_.compute_inverse_norm(table_.first_class * options_.sub_centres + row);
-      }
+    const std::int64_t first = table_.first_class * options_.sub_centres;
+    each_row(table_.weight.shape[0], 1, [&](std::int64_t row, CentreRows::Scratch& scratch) {
+      rows_.compute_inverse_norm(first + row, scratch);
     });
   }
 
@@ -146,7 +144,9 @@ class CpuMarginSoftmax : public MarginSoftmax {
   void set_factors(double gradient_scale);
   void add_length_gradients(double gradient_scale, const Tensor& d_embeddings) const;
   void plan_kept_tiles();
-  template <typename Sink>  // void(std::int64_t active_index, const CentreGradient&)
+  template <typename F>  // void(std::int64_t row, CentreRows::Scratch&)
+  void each_row(std::int64_t rows, std::int64_t align, const F& f);
+  template <typename Sink>  // void(std::int64_t active_index, const CentreGradient&, Scratch&)
   void backward_tiles(TileGradients wanted, const Sink& sink);
   void finish_embeddings(double gradient_scale, const Tensor& d_embeddings);
   void move_centres(TileGradients wanted, const Update& update);
@@ -217,6 +217,19 @@ void CpuMarginSoftmax::plan_kept_tiles() {
   if (static_cast<std::size_t>(kept_tiles_ * tiles.bytes_each) <= kept_.bytes()) return;
   kept_ = {};  // freed first, because old and new memory together might not fit
   kept_ = AlignedMemory(static_cast<std::size_t>(tiles.room() * tiles.bytes_each));
+}
+
+/// Calls f for each of these rows, in parallel, with memory of its thread.
+template <typename F>
+void CpuMarginSoftmax::each_row(std::int64_t rows, std::int64_t align, const F& f) {
+  for (MarginTileWorker& worker : workers_) {  // threads of a team must not throw
+    CentreRows::allocate_rows(worker.scratch(), static_cast<std::size_t>(rows_.dimension()));
+  }
+  threads_.each_part([&](int part) {
+    const Range range = part_of(rows, part, threads_.count(), align);
+    CentreRows::Scratch& scratch = workers_[static_cast<std::size_t>(part)].scratch();
+    for (std::int64_t row = range.begin; row < range.end; ++row) f(row, scratch);
+  });
 }
 
 template <typename F>
@@ -480,7 +493,8 @@ void CpuMarginSoftmax::run_backward(double gradient_scale, const Tensor& d_embed
 
 void CpuMarginSoftmax::run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) {
   set_factors(gradient_scale);
-  backward_tiles({.centres = false}, [](std::int64_t, const CentreGradient&) {});
+  backward_tiles({.centres = false},
+                 [](std::int64_t, const CentreGradient&, CentreRows::Scratch&) {});
   finish_embeddings(gradient_scale, d_embeddings);
 }
 
@@ -488,9 +502,10 @@ void CpuMarginSoftmax::move(const Update& update) { move_centres({.embeddings = 
 
 void CpuMarginSoftmax::move_centres(TileGradients wanted, const Update& update) {
   const UpdateRule rule(options_, update, *table_.history);
-  backward_tiles(wanted, [&](std::int64_t i, const CentreGradient& gradient) {
-    rows_.move(step_.active[static_cast<std::size_t>(i)], gradient, rule);
-  });
+  backward_tiles(wanted,
+                 [&](std::int64_t i, const CentreGradient& gradient, CentreRows::Scratch& scratch) {
+                   rows_.move(step_.active[static_cast<std::size_t>(i)], gradient, rule, scratch);
+                 });
   table_.history->add(rule.past);
 }
 
@@ -498,9 +513,10 @@ void CpuMarginSoftmax::run_backward_accumulate(double gradient_scale, const Tens
                                                const Tensor& gradients,
                                                std::span<const std::int64_t> slots) {
   set_factors(gradient_scale);
-  backward_tiles({.state = false}, [&](std::int64_t i, const CentreGradient& gradient) {
+  backward_tiles({.state = false}, [&](std::int64_t i, const CentreGradient& gradient,
+                                       CentreRows::Scratch& scratch) {
     rows_.add_gradient(step_.active[static_cast<std::size_t>(i)], gradient,
-                       gradients.f32() + row_of_slot(slots, i) * rows_.dimension());
+                       gradients.f32() + row_of_slot(slots, i) * rows_.dimension(), scratch);
   });
   finish_embeddings(gradient_scale, d_embeddings);
 }
@@ -510,26 +526,21 @@ void CpuMarginSoftmax::run_update(std::span<const std::int64_t> classes,
                                   const Update& update) {
   const UpdateRule rule(options_, update, *table_.history);
   const ActiveRows rows = catch_up(classes);
-  const auto count = static_cast<std::int64_t>(rows.size());
-  threads_.each_part([&](int part) {
-    const Range range = part_of(count, part, threads_.count(), options_.sub_centres);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const float* sum = gradients.f32() + row_of_slot(slots, i) * rows_.dimension();
-      rows_.move(rows[static_cast<std::size_t>(i)],
-                 {.gradient = sum, .along = 0, .inverse_norm = 0}, rule);
-    }
-  });
+  each_row(static_cast<std::int64_t>(rows.size()), options_.sub_centres,
+           [&](std::int64_t i, CentreRows::Scratch& scratch) {
+             const float* sum = gradients.f32() + row_of_slot(slots, i) * rows_.dimension();
+             rows_.move(rows[static_cast<std::size_t>(i)],
+                        {.gradient = sum, .along = 0, .inverse_norm = 0}, rule, scratch);
+           });
   table_.history->add(rule.past);
 }
 
 void CpuMarginSoftmax::run_settle(std::span<const std::int64_t> classes) {
   const ActiveRows rows = catch_up(classes);
-  const auto count = static_cast<std::int64_t>(rows.size());
-  threads_.each_range(count, options_.sub_centres, count * rows_.dimension(), [&](Range range) {
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      rows_.settle(rows[static_cast<std::size_t>(i)], table_.history->count());
-    }
-  });
+  each_row(static_cast<std::int64_t>(rows.size()), options_.sub_centres,
+           [&](std::int64_t i, CentreRows::Scratch& scratch) {
+             rows_.settle(rows[static_cast<std::size_t>(i)], table_.history->count(), scratch);
+           });
 }
 
 }  // namespace

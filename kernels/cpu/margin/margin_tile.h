@@ -81,10 +81,13 @@ class MarginTileWorker {
     return second_sum_[static_cast<std::size_t>(sample)];
   }
 
+  /// Returns this thread's memory for rows of centres.
+  [[nodiscard]] CentreRows::Scratch& scratch() { return scratch_; }
+
   void begin_backward();
   /// Adds the tile's part to d_unit(), or computes the gradients of the tile's centres, or both.
-  /// Calls sink(active index, CentreGradient) for each centre in turn, which may then change the
-  /// centre. Computes a few gradients at a time, so that they are still in the cache.
+  /// Calls sink(active index, CentreGradient, scratch()) for each centre in turn, which may then
+  /// change the centre. Computes a few gradients at a time, so that they are still in the cache.
   template <typename Sink>
   void backward(const MarginStep& step, const ClassTile& tile, TileGradients wanted,
                 const Sink& sink) {
@@ -96,7 +99,7 @@ class MarginTileWorker {
       compute_gradients(step, tile, first, end);
       for (std::int64_t i = first; i < end; ++i) {
         if (fetch_state) prefetch_state_after(step, tile.begin + i);
-        sink(tile.begin + i, gradient(i - first, i));
+        sink(tile.begin + i, gradient(i - first, i), scratch_);
       }
     }
   }

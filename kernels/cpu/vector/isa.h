@@ -88,6 +88,8 @@ double centre_squares(CentrePrecision precision, const void* weight, std::int64_
 double centre_caught_up(CentrePrecision precision, const CaughtUpCentre& centre);
 double centre_settle(CentrePrecision precision, const CentreRow& row);
 void add_centre_gradient(CentrePrecision precision, const CentreRow& row, float* sum);
+float write_one_byte_row(const OneByteRow& row, const RowRounding& rounding, float* x);
+void read_one_byte_row(const OneByteRow& row, float scale, float* x);
 void to_float(const BFloat16* x, float* y, std::int64_t n);
 void to_bfloat16(const float* x, BFloat16* y, std::int64_t n);
 

@@ -9,6 +9,7 @@
 #include "common/config/choices.h"
 #include "kernels/math/bfloat16.h"
 #include "kernels/math/missed_updates.h"
+#include "kernels/math/one_byte.h"
 #include "kernels/math/optimizer.h"
 #include "kernels/math/philox.h"
 #include "kernels/math/pooling.h"
@@ -149,6 +150,21 @@ struct CaughtUpCentre {
   CatchUp missed;
   float* floats;
   BFloat16* halves;
+};
+
+/// The codes of a row of one-byte numbers.
+struct OneByteRow {
+  OneByteFormat format;
+  std::uint8_t* codes;  ///< [n]
+  std::int64_t n;
+};
+
+/// How a row is rounded: to the nearest numbers, or stochastically with the rounding_bits() of the
+/// elements from first_element on.
+struct RowRounding {
+  bool stochastic = false;
+  RoundingKey key = {};
+  std::int64_t first_element = 0;
 };
 
 /// The words of random_words(seed, stream, a, b) for b = first, first + 1, ... If late is above 0,
@@ -402,6 +418,10 @@ struct VectorKernels {
   double (*centre_settle)(CentrePrecision precision, const CentreRow& row);
   /// Computes sum [n] += the gradient without its component along the centre.
   void (*add_centre_gradient)(CentrePrecision precision, const CentreRow& row, float* sum);
+  /// Rounds x [n] to one-byte numbers, stores their codes, and returns the row's scale. Replaces x
+  /// by the rounded numbers.
+  float (*write_one_byte_row)(const OneByteRow& row, const RowRounding& rounding, float* x);
+  void (*read_one_byte_row)(const OneByteRow& row, float scale, float* x);  ///< fills x [n]
   void (*to_float)(const BFloat16* x, float* y, std::int64_t n);
   void (*to_bfloat16)(const float* x, BFloat16* y, std::int64_t n);  ///< rounds to nearest
 

@@ -64,6 +64,8 @@ CentreTableView view_of(const CentreTable& t, const MarginSoftmaxOptions& o) {
           .weight = t.weight.data,
           .momentum = t.momentum.data,
           .second = t.second.data,
+          .weight_scales = t.weight.scales.f32(),
+          .momentum_scales = t.momentum.scales.f32(),
           .inverse_norm = t.inverse_norm.f32(),
           .packs = t.weight.shape[1] % kPack == 0 && aligned(t.weight.data) &&
                    aligned(t.momentum.data) && aligned(t.second.data),
@@ -80,7 +82,7 @@ CudaCentreRows::CudaCentreRows(const CudaDevice& device, const CentreTable& tabl
       view_(view_of(table, options)) {}
 
 void* CudaCentreRows::operand(std::int64_t first, DType type) const {
-  const DType kept = precision_ == CentrePrecision::kBf16 ? DType::kBFloat16 : DType::kFloat32;
+  const DType kept = weight_type(precision_);
   if (type != kept || !view_.packs) return nullptr;
   return static_cast<std::byte*>(view_.weight) +
          first * view_.dimension * static_cast<std::int64_t>(size_of(kept));

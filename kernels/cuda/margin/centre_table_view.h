@@ -13,10 +13,12 @@ struct CentreTableView {
   std::int64_t rows = 0;
   std::int64_t dimension = 0;
   void* weight = nullptr;
-  void* momentum = nullptr;
-  void* second = nullptr;  ///< nullptr: SGD
+  void* momentum = nullptr;          ///< nullptr: SGD without momentum
+  void* second = nullptr;            ///< nullptr: SGD
+  float* weight_scales = nullptr;    ///< [rows], of one-byte numbers
+  float* momentum_scales = nullptr;  ///< [rows], of one-byte numbers
   float* inverse_norm = nullptr;
-  bool packs = false;  ///< every row starts at a multiple of 16 bytes
+  bool packs = false;  ///< every row starts at a multiple of the bytes of a pack, at most 16
   bool plain = false;  ///< rows are not normalised: inverse_norm is 1
 };
 

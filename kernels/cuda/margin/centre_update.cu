@@ -108,49 +108,159 @@ struct Rounding {
   std::int64_t update;
 };
 
+/// Stores the new numbers of a row that are float32 or bfloat16, and returns this lane's part of the
+/// squares of the stored centre. each_pack(f) calls f(i, centre, momentum, second moment) for each of
+/// the lane's packs.
+template <typename Row, typename EachPack>
+__device__ __forceinline__ float store_row(Row& row, const CentreTableView& /*table*/,
+                                           const RoundingKey& key, const EachPack& each_pack) {
+  using Weight = typename Row::Weight;
+  using State = typename Row::State;
+  constexpr bool kRounds = !std::is_same_v<State, float>;
+  const std::int64_t d = row.dimension;
+  float squares = 0;
+  each_pack([&](std::int64_t i, const Pack<float>& w, const Pack<float>& v,
+                const Pack<float>& second) {
+    Pack<float> kept;
+    Pack<Weight> new_weight;
+    Pack<State> new_momentum, new_second;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      const std::uint32_t bits =
+          kRounds ? rounding_bits(key, static_cast<std::uint32_t>(i + k)) : 0u;
+      new_weight.x[k] = kept_number<Weight>(w.x[k], bits & 0xffffu);
+      new_momentum.x[k] = kept_number<State>(v.x[k], bits >> 16);
+      new_second.x[k] = kept_number<State>(second.x[k], bits >> 16);
+      kept.x[k] = i + k < d ? to_float(new_weight.x[k]) : 0.f;
+    }
+    squares += sum_of_squares(kept);
+    store_numbers(row.weight, i, d, row.packs, new_weight);
+    if (row.momentum != nullptr) store_numbers(row.momentum, i, d, row.packs, new_momentum);
+    if constexpr (Row::kSecond) store_numbers(row.second, i, d, row.packs, new_second);
+  });
+  return squares;
+}
+
+/// Stores rows of one-byte numbers: a pass for their scales precedes the one that rounds.
+template <typename Numbers>
+class OneByteWriter {
+ public:
+  using Number = OneByteNumber<Numbers>;
+  /// first_element: of the row in the sequence of random bits.
+  __device__ OneByteWriter(Number* row, std::int64_t dimension, bool packs, const RoundingKey& key,
+                        std::uint32_t first_element)
+      : row_(row), d_(dimension), packs_(packs), key_(key), first_(first_element) {}
+
+  __device__ void measure(std::int64_t i, const Pack<float>& x) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      const std::uint32_t bits = i + k < d_ ? bits_of(x.x[k]) & 0x7fffffffu : 0u;
+      largest_ = bits > largest_ ? bits : largest_;
+    }
+  }
+  /// Sets the scale from all numbers that the warp's lanes have measured.
+  __device__ void set_scale() {
+    scale_ = row_scale<Numbers>(warp_max(largest_));
+    largest_ = 0;
+  }
+  __device__ void store(std::int64_t i, const Pack<float>& x) {
+    const bool there = scale_ > 0;  // otherwise the row has only zeros, or becomes NaN
+    const float inverse = there ? 1.f / scale_ : 0.f;
+    Pack<Number> codes;
+    Pack<float> stored;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      const float u = uniform_of_bits<float>(
+          rounding_bits(key_, first_ + static_cast<std::uint32_t>(i + k)));
+      const auto rounded = Numbers::template encode<float, std::uint32_t>(x.x[k] * inverse, u);
+      codes.x[k].code = static_cast<std::uint8_t>(there ? rounded.code : 0u);
+      stored.x[k] = there ? rounded.number * scale_ : 0.f;
+    }
+    measure(i, stored);
+    store_numbers(row_, i, d_, packs_, codes);
+  }
+  /// Returns the final scale: if rounding has lowered the largest number so far that a smaller scale
+  /// fits, stores the same numbers with that, as kernels/cpu/vector/one_byte_rows.cc does.
+  __device__ float finish() {
+    const float before = scale_;
+    if (!(before > 0)) return before;
+    set_scale();
+    if (scale_ == before) return before;
+    for (std::int64_t i = threadIdx.x % kWarp * kPack; i < d_; i += kWarpPacks) {
+      store(i, load_scaled(row_, i, d_, packs_, before));
+    }
+    return scale_;
+  }
+
+ private:
+  Number* const row_;
+  const std::int64_t d_;
+  const bool packs_;
+  const RoundingKey key_;
+  const std::uint32_t first_;
+  std::uint32_t largest_ = 0;
+  float scale_ = 0;
+};
+
+/// Same as store_row() above for one-byte numbers. Sets the row's scales, also in the table.
+template <typename Numbers, typename State, typename EachPack>
+__device__ __forceinline__ float store_row(
+    WarpCentre<OneByteNumber<Numbers>, OneByteNumber<State>, false>& row,
+    const CentreTableView& table, const RoundingKey& key, const EachPack& each_pack) {
+  const std::int64_t d = row.dimension;
+  OneByteWriter<Numbers> weight(row.weight, d, row.packs, key, 0);
+  OneByteWriter<State> momentum(row.momentum, d, row.packs, key, 0x80000000u);
+  const bool has_momentum = row.momentum != nullptr;
+  each_pack([&](std::int64_t i, const Pack<float>& w, const Pack<float>& v, const Pack<float>&) {
+    weight.measure(i, w);
+    if (has_momentum) momentum.measure(i, v);
+  });
+  weight.set_scale();
+  if (has_momentum) momentum.set_scale();
+  each_pack([&](std::int64_t i, const Pack<float>& w, const Pack<float>& v, const Pack<float>&) {
+    weight.store(i, w);
+    if (has_momentum) momentum.store(i, v);
+  });
+  row.weight_scale = weight.finish();
+  const float momentum_scale = has_momentum ? momentum.finish() : 0.f;
+  if (threadIdx.x % kWarp == 0) {
+    table.weight_scales[row.number] = row.weight_scale;
+    if (has_momentum) table.momentum_scales[row.number] = momentum_scale;
+  }
+  float squares = 0;
+  for (std::int64_t i = threadIdx.x % kWarp * kPack; i < d; i += kWarpPacks) {
+    squares += sum_of_squares(row.load_weight(i));  // just stored by this lane
+  }
+  return squares;
+}
+
 template <typename Row, typename Rule>
 __global__ void __launch_bounds__(kThreads)
     move_kernel(CentreTableView table, RowList active, CentreGradients gradients, Rule rule,
                 Rounding rounding) {
-  using Weight = typename Row::Weight;
-  using State = typename Row::State;
   const std::int64_t number = index_of_warp();
   if (number >= gradients.count) return;
-  const Row row(table, active, number);
-  const std::int64_t d = row.dimension;
-  constexpr bool kRounds = !std::is_same_v<State, float>;
+  Row row(table, active, number);
   RoundingKey key{};
-  if constexpr (kRounds) {
+  if constexpr (!std::is_same_v<typename Row::State, float>) {
     key = rounding_key(rounding.seed, rounding.update, table.first_centre + row.number);
   }
-  float squares = 0;
-  each_pack_across(row, gradients, number,
-                   [&](std::int64_t i, const Pack<float>& g, Pack<float>& w, Pack<float>& v) {
-                     Pack<float> second{};
-                     if constexpr (Rule::kSecond) second = row.load_second(i);
-                     Pack<float> kept;
-                     Pack<Weight> new_weight;
-                     Pack<State> new_momentum, new_second;
+  const auto each_pack = [&](const auto& f) {
+    each_pack_across(row, gradients, number,
+                     [&](std::int64_t i, const Pack<float>& g, Pack<float>& w, Pack<float>& v) {
+                       Pack<float> second{};
+                       if constexpr (Rule::kSecond) second = row.load_second(i);
 #pragma unroll
-                     for (int k = 0; k < kPack; ++k) {
-                       // The stored momentum is rounded; the step uses the unrounded momentum.
-                       rule(g.x[k], w.x[k], v.x[k], second.x[k]);
-                       const std::uint32_t bits =
-                           kRounds ? rounding_bits(key, static_cast<std::uint32_t>(i + k)) : 0u;
-                       new_weight.x[k] = kept_number<Weight>(w.x[k], bits & 0xffffu);
-                       new_momentum.x[k] = kept_number<State>(v.x[k], bits >> 16);
-                       new_second.x[k] = kept_number<State>(second.x[k], bits >> 16);
-                       kept.x[k] = i + k < d ? to_float(new_weight.x[k]) : 0.f;
-                     }
-                     squares += sum_of_squares(kept);
-                     store_numbers(row.weight, i, d, row.packs, new_weight);
-                     store_numbers(row.momentum, i, d, row.packs, new_momentum);
-                     if constexpr (Rule::kSecond)
-                       store_numbers(row.second, i, d, row.packs, new_second);
-                   });
-  const float inverse = inverse_norm_of(table, squares, [&](std::int64_t i) {
-    return load_numbers(row.weight, i, d, row.packs);  // just stored by this lane
-  });
+                       for (int k = 0; k < kPack; ++k) {
+                         // The stored momentum is rounded; the step uses the unrounded momentum.
+                         rule(g.x[k], w.x[k], v.x[k], second.x[k]);
+                       }
+                       f(i, w, v, second);
+                     });
+  };
+  const float squares = store_row(row, table, key, each_pack);
+  const float inverse =
+      inverse_norm_of(table, squares, [&](std::int64_t i) { return row.load_weight(i); });
   if (threadIdx.x % kWarp == 0) table.inverse_norm[row.number] = inverse;
 }
 
@@ -176,39 +286,23 @@ __global__ void add_gradients_kernel(CentreTableView table, RowList active,
 template <typename Row>
 __global__ void settle_kernel(CentreTableView table, RowList active, std::int64_t count,
                               Rounding rounding) {
-  using Weight = typename Row::Weight;
-  using State = typename Row::State;
   const std::int64_t number = index_of_warp();
   if (number >= count) return;
-  const Row row(table, active, number);
+  Row row(table, active, number);
   if (!row.missed) return;
-  const std::int64_t d = row.dimension;
   const RoundingKey key =
       rounding_key(rounding.seed, rounding.update, table.first_centre + row.number);
-  float squares = 0;
-  for (std::int64_t i = threadIdx.x % kWarp * kPack; i < d; i += kWarpPacks) {
-    Pack<float> w, v, second{};
-    row.load(i, w, v);
-    if constexpr (Row::kSecond) second = row.load_second(i);
-    Pack<float> kept;
-    Pack<Weight> new_weight;
-    Pack<State> new_momentum, new_second;
-#pragma unroll
-    for (int k = 0; k < kPack; ++k) {
-      const std::uint32_t bits = rounding_bits(key, static_cast<std::uint32_t>(i + k));
-      new_weight.x[k] = kept_number<Weight>(w.x[k], bits & 0xffffu);
-      new_momentum.x[k] = kept_number<State>(v.x[k], bits >> 16);
-      new_second.x[k] = kept_number<State>(second.x[k], bits >> 16);
-      kept.x[k] = i + k < d ? to_float(new_weight.x[k]) : 0.f;
+  const auto each_pack = [&](const auto& f) {
+    for (std::int64_t i = threadIdx.x % kWarp * kPack; i < row.dimension; i += kWarpPacks) {
+      Pack<float> w, v, second{};
+      row.load(i, w, v);
+      if constexpr (Row::kSecond) second = row.load_second(i);
+      f(i, w, v, second);
     }
-    squares += sum_of_squares(kept);
-    store_numbers(row.weight, i, d, row.packs, new_weight);
-    store_numbers(row.momentum, i, d, row.packs, new_momentum);
-    if constexpr (Row::kSecond) store_numbers(row.second, i, d, row.packs, new_second);
-  }
-  const float inverse = inverse_norm_of(table, squares, [&](std::int64_t i) {
-    return load_numbers(row.weight, i, d, row.packs);  // just stored by this lane
-  });
+  };
+  const float squares = store_row(row, table, key, each_pack);
+  const float inverse =
+      inverse_norm_of(table, squares, [&](std::int64_t i) { return row.load_weight(i); });
   if (threadIdx.x % kWarp == 0) table.inverse_norm[row.number] = inverse;
 }
 

@@ -9,11 +9,27 @@
 #include "kernels/cuda/primitives/numbers.h"
 #include "kernels/cuda/primitives/warps.h"
 #include "kernels/math/bfloat16.h"
+#include "kernels/math/one_byte.h"
 
 namespace pfc {
 
 /// Number of elements that a warp processes at once.
 constexpr std::int64_t kWarpPacks = std::int64_t{kWarp} * kPack;
+
+/// A number of the format Numbers (kernels/math/one_byte.h), before it is multiplied by its row's
+/// scale.
+template <typename Numbers>
+struct OneByteNumber {
+  std::uint8_t code;
+};
+template <typename Numbers>
+__device__ __forceinline__ float to_float(OneByteNumber<Numbers> x) {
+  return Numbers::template decode<float>(std::uint32_t{x.code});
+}
+template <typename T>
+constexpr bool kIsOneByte = false;
+template <typename Numbers>
+constexpr bool kIsOneByte<OneByteNumber<Numbers>> = true;
 
 /// Loads elements [i, i + 8) of a row of d elements, with zeros after its end. packs: the row
 /// starts at a multiple of 16 bytes and d is a multiple of 8.
@@ -58,8 +74,20 @@ __device__ __forceinline__ __nv_bfloat16 kept_number<__nv_bfloat16>(float x, std
   return number;
 }
 
-/// A row of the table. Weight and State are the types of its centre and its optimizer state: float
-/// or __nv_bfloat16. kSecond: the optimizer has a second moment (AdamW).
+/// Returns what load_numbers() returns, times the scale of one-byte numbers.
+template <typename T>
+__device__ __forceinline__ Pack<float> load_scaled(const T* row, std::int64_t i, std::int64_t d,
+                                                   bool packs, float scale) {
+  Pack<float> out = load_numbers(row, i, d, packs);
+  if constexpr (kIsOneByte<T>) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) out.x[k] *= scale;
+  }
+  return out;
+}
+
+/// A row of the table. Weight and State are the types of its centre and its optimizer state: float,
+/// __nv_bfloat16 or OneByteNumber. kSecond: the optimizer has a second moment (AdamW).
 template <typename WeightNumber, typename StateNumber, bool kHasSecond>
 struct WarpCentre {
   using Weight = WeightNumber;
@@ -69,8 +97,9 @@ struct WarpCentre {
   std::int64_t number;  ///< number of the row in the table
   std::int64_t dimension;
   Weight* weight;
-  State* momentum;
+  State* momentum;  ///< nullptr: SGD without momentum
   State* second;
+  float weight_scale = 1.f, momentum_scale = 1.f;  ///< of one-byte numbers
   bool packs;
   bool missed;
   CatchUp catch_up;
@@ -79,17 +108,24 @@ struct WarpCentre {
       : number(active.rows == nullptr ? active.first + i : std::int64_t{active.rows[i]}),
         dimension(table.dimension),
         weight(static_cast<Weight*>(table.weight) + number * dimension),
-        momentum(static_cast<State*>(table.momentum) + number * dimension),
+        momentum(table.momentum == nullptr
+                     ? nullptr
+                     : static_cast<State*>(table.momentum) + number * dimension),
         second(static_cast<State*>(table.second) + (kSecond ? number * dimension : 0)),
         packs(table.packs),
         missed(active.missed != nullptr && active.missed[i] != 0) {
     if (missed) catch_up = active.catch_ups[active.missed[i]];
+    if constexpr (kIsOneByte<Weight>) {
+      weight_scale = table.weight_scales[number];
+      if (momentum != nullptr) momentum_scale = table.momentum_scales[number];
+    }
   }
 
   /// Loads elements [i, i + 8) of centre and momentum, after the missed updates.
   __device__ void load(std::int64_t i, Pack<float>& w, Pack<float>& v) const {
-    w = load_numbers(weight, i, dimension, packs);
-    v = load_numbers(momentum, i, dimension, packs);
+    w = load_weight(i);
+    v = momentum == nullptr ? Pack<float>{}
+                            : load_scaled(momentum, i, dimension, packs, momentum_scale);
     if (!missed) return;
     Pack<float> s{};
     if constexpr (kSecond) s = load_numbers(second, i, dimension, packs);
@@ -111,13 +147,17 @@ struct WarpCentre {
       load(i, w, v);
       return w;
     }
-    return load_numbers(weight, i, dimension, packs);
+    return load_weight(i);
+  }
+  /// Returns elements [i, i + 8) of the centre as it is stored.
+  __device__ Pack<float> load_weight(std::int64_t i) const {
+    return load_scaled(weight, i, dimension, packs, weight_scale);
   }
   /// Returns element i of the centre, after the missed updates.
   __device__ float element(std::int64_t i) const {
-    float w = to_float(weight[i]);
+    float w = to_float(weight[i]) * weight_scale;
     if (!missed) return w;
-    float v = to_float(momentum[i]), s = 0.f;
+    float v = momentum == nullptr ? 0.f : to_float(momentum[i]) * momentum_scale, s = 0.f;
     if constexpr (kSecond) s = to_float(second[i]);
     apply(w, v, s);
     return w;
@@ -178,6 +218,7 @@ void with_warp_centre(CentrePrecision precision, bool second, const F& f) {
     if (second) return f(static_cast<WarpCentre<Weight, State, true>*>(nullptr));
     return f(static_cast<WarpCentre<Weight, State, false>*>(nullptr));
   };
+  using Int8 = OneByteNumber<Int8Numbers>;
   auto* const single = static_cast<float*>(nullptr);
   auto* const half = static_cast<__nv_bfloat16*>(nullptr);
   switch (precision) {
@@ -185,8 +226,12 @@ void with_warp_centre(CentrePrecision precision, bool second, const F& f) {
       return with_types(single, single);
     case CentrePrecision::kBf16Momentum:
       return with_types(single, half);
-    default:
+    case CentrePrecision::kBf16:
       return with_types(half, half);
+    case CentrePrecision::kInt8:
+      return f(static_cast<WarpCentre<Int8, Int8, false>*>(nullptr));
+    default:
+      return f(static_cast<WarpCentre<OneByteNumber<Fp8Numbers>, Int8, false>*>(nullptr));
   }
 }
 template <typename Pointer>

@@ -59,12 +59,17 @@ __device__ __forceinline__ Pack<T> load_pack(const T* p) {
 
 template <typename T>
 __device__ __forceinline__ void store_pack(T* p, const Pack<T>& pack) {
-  static_assert(sizeof(pack) % 16 == 0);
+  if constexpr (sizeof(pack) == 8) {
+    uint2 bits;
+    memcpy(&bits, &pack, 8);
+    *reinterpret_cast<uint2*>(p) = bits;
+  } else {
 #pragma unroll
-  for (unsigned i = 0; i < sizeof(pack) / 16; ++i) {
-    uint4 bits;
-    memcpy(&bits, reinterpret_cast<const char*>(&pack) + 16 * i, 16);
-    reinterpret_cast<uint4*>(p)[i] = bits;
+    for (unsigned i = 0; i < sizeof(pack) / 16; ++i) {
+      uint4 bits;
+      memcpy(&bits, reinterpret_cast<const char*>(&pack) + 16 * i, 16);
+      reinterpret_cast<uint4*>(p)[i] = bits;
+    }
   }
 }
 

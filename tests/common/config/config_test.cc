@@ -366,6 +366,7 @@ TEST(ParseJob, RejectsValuesOutOfRange) {
         R"({"dropout": 0.9999999999})",
         R"({"lr": -1})",
         R"({"momentum": 1})",
+        R"({"centre_momentum": 1})",
         R"({"momentum": 0.9999999999})",
         R"({"logits_memory": 1e18})",
         R"({"batch_size": 1})",
@@ -563,6 +564,29 @@ TEST(ParseJob, AcceptsValidationData) {
               HasSubstr("val_rec: found validation data, but heads is \"separate\""));
 }
 
+TEST(ParseJob, ReadsTheMomentumOfCentres) {
+  EXPECT_EQ(centre_momentum(parse(R"({"momentum": 0.5})")), 0.5);
+  EXPECT_EQ(centre_momentum(parse(R"({"momentum": 0.5, "centre_momentum": 0})")), 0);
+  EXPECT_FALSE(parse(R"({"centre_momentum": null})").centre_momentum);
+  EXPECT_THAT(refusal(R"({"centre_momentum": 0, "optimizer": "adamw"})"),
+              HasSubstr("centre_momentum: found 0.0, but optimizer \"adamw\" always has"));
+}
+
+TEST(ParseJob, RejectsWhatOneByteCentresCannotDo) {
+  EXPECT_EQ(parse(R"({"centre_precision": "fp8"})").centre_precision, CentrePrecision::kFp8);
+  EXPECT_THAT(refusal(R"({"centre_precision": "int8", "optimizer": "adamw"})"),
+              HasSubstr("centre_precision: found \"int8\", expected \"fp32\", \"bf16_momentum\" or "
+                        "\"bf16\" with optimizer \"adamw\""));
+  EXPECT_THAT(refusal(R"({"centre_precision": "fp8", "loss": "softmax"})"),
+              HasSubstr("centre_precision: found \"fp8\", expected \"fp32\", \"bf16_momentum\" or "
+                        "\"bf16\" with loss \"softmax\""));
+  EXPECT_THAT(
+      refusal(R"({"centre_precision": "bf16", "centre_momentum": 0, "init_centres": "mean"})"),
+      HasSubstr("init_centres: found \"mean\", but the momentum of the centres is 0"));
+  parse(R"({"centre_precision": "int8", "init_centres": "mean"})");
+  parse(R"({"centre_momentum": 0, "init_centres": "mean"})");
+}
+
 TEST(ToJson, RoundTripsEveryKey) {
   json changed = to_json(JobConfig{});
   for (auto& [key, value] : changed.items()) {
@@ -573,7 +597,7 @@ TEST(ToJson, RoundTripsEveryKey) {
   changed.update(json::parse(
       R"({"network": "r100", "loss": {"name": "adaface", "m": 0.25, "h": 0.5, "t_alpha": 0.5}, "margin_list": [1.0, 0.25, 0.125],
       "margin_gradient": "exact", "precision": "fp16",
-      "centre_precision": "bf16", "optimizer": "adamw",
+      "centre_precision": "bf16", "centre_momentum": 0.5, "optimizer": "adamw",
       "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5},
       "lr_scaling": "sqrt", "rec": ["d", "e"],
       "identities": ["", "x.txt"], "heads": "separate", "head_classes": [3, 4],
@@ -600,6 +624,8 @@ TEST(ToJson, RoundTripsEveryKey) {
   separate["distill_logits"] = 0.0;
   shared["feature_size"] = separate["feature_size"] = 0;  // only with network "none"
   shared["loss"] = defaults["loss"];
+  shared["optimizer"] = "sgd";
+  separate["centre_momentum"] = nullptr;
   for (const char* margin : {"margin_list", "margin_update"}) separate[margin] = defaults[margin];
   EXPECT_EQ(to_json(parse_job(shared, "job.json")), shared);
   EXPECT_EQ(to_json(parse_job(separate, "job.json")), separate);

@@ -28,9 +28,9 @@ class MarginChecks : public OnEachDevice {
 
   [[nodiscard]] CentreTable table() {
     return {.first_class = kTableFirst,
-            .weight = weight_,
+            .weight = *weight_,
             .inverse_norm = inverse_norm_,
-            .momentum = momentum_,
+            .momentum = *momentum_,
             .second = {},
             .updated = updated_,
             .history = &history_};
@@ -56,9 +56,9 @@ class MarginChecks : public OnEachDevice {
 
 TEST_P(MarginChecks, CoverTheTensorsOfATable) {
   CentreTable t = table();
-  t.momentum = small_;
+  t.momentum = *small_;
   EXPECT_EQ(refusal_of(t),
-            "margin_softmax.table: momentum is fp32 [5], expected fp32 or bf16 [6, 8]");
+            "margin_softmax.table: momentum is fp32 [5], expected fp32 or bf16 or int8 [6, 8]");
   t = table();
   t.inverse_norm = small_;
   EXPECT_EQ(refusal_of(t), "margin_softmax.table: inverse_norm is fp32 [5], expected fp32 [6]");
@@ -69,7 +69,7 @@ TEST_P(MarginChecks, CoverTheTensorsOfATable) {
 
 TEST_P(MarginChecks, CoverTheOptimizerOfATable) {
   CentreTable t = table();
-  t.second = momentum_;
+  t.second = *momentum_;
   EXPECT_EQ(refusal_of(t), "margin_softmax.table: SGD has no second moment");
   EXPECT_EQ(refusal_of(table(), {.optimizer = OptimizerKind::kAdamW}),
             "margin_softmax.table: second is null, expected fp32 [6, 8]");

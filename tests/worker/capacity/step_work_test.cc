@@ -192,6 +192,10 @@ TEST(HeadWork, MovesFewerBytesInBf16) {
   const double whole = head_work(o, 8, 1000).bytes;
   o.centre_precision = CentrePrecision::kBf16;
   EXPECT_DOUBLE_EQ(head_work(o, 8, 1000).bytes, whole / 2);
+  o.centre_precision = CentrePrecision::kInt8;
+  EXPECT_DOUBLE_EQ(head_work(o, 8, 1000).bytes, whole / 4);
+  o.momentum = 0;  // centres are read three times and written once; momentum was read and written
+  EXPECT_DOUBLE_EQ(head_work(o, 8, 1000).bytes, whole / 4 * 4 / 6);
 }
 
 }  // namespace

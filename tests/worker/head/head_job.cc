@@ -57,7 +57,7 @@ class RankRun {
     head_->settle_all();
     const Head::State state = head_->state();
     copy_rows(state.centres, outcome.centres);
-    copy_rows(state.momentum, outcome.momentum);
+    if (state.momentum) copy_rows(state.momentum, outcome.momentum);
     if (state.second) copy_rows(state.second, outcome.second);
     const std::lock_guard lock(mutex);
     outcome.loss_states.push_back(*state.loss);
@@ -92,7 +92,7 @@ class RankRun {
     return result;
   }
 
-  void copy_rows(const Tensor& from, std::vector<float>& to) const {
+  void copy_rows(const ScaledRows& from, std::vector<float>& to) const {
     copy_rows_to_host(*ops_, to.data() + head_->shard().begin * job_.options.centre_size(), from);
   }
 
@@ -119,8 +119,9 @@ HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads) {
     outcome.d_embeddings.emplace_back(batch.embeddings.size());
   }
   outcome.centres.resize(size);
-  outcome.momentum.resize(size);
-  if (job.options.optimizer == OptimizerKind::kAdamW) outcome.second.resize(size);
+  const bool adamw = job.options.optimizer == OptimizerKind::kAdamW;
+  if (adamw || job.options.momentum != 0) outcome.momentum.resize(size);
+  if (adamw) outcome.second.resize(size);
   std::mutex mutex;
   run_ranks(world_size, [&](Comm& comm) { RankRun(job, comm, threads).run(mutex, outcome); });
   return outcome;

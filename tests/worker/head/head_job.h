@@ -51,7 +51,7 @@ struct HeadOutcome {
   std::vector<double> losses;                   ///< one per micro-batch
   std::vector<double> distillation_losses;      ///< one per micro-batch
   std::vector<std::vector<Real>> d_embeddings;  ///< [N, D], summed over workers
-  std::vector<Real> centres, momentum, second;  ///< [C, D] after the last update
+  std::vector<Real> centres, momentum, second;  ///< [C, D] after the last update, or empty
   std::vector<LossState> loss_states;           ///< of each worker, after the last update
 };
 

@@ -30,8 +30,15 @@ HeadMemoryOptions million() {
 TEST(ClassCentres, StateTheBytesThatTheyAllocate) {
   for (const OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     for (const CentrePrecision precision :
-         {CentrePrecision::kFp32, CentrePrecision::kBf16Momentum, CentrePrecision::kBf16}) {
-      const CentreOptions options{.dimension = 24, .optimizer = optimizer, .precision = precision};
+         {CentrePrecision::kFp32, CentrePrecision::kBf16Momentum, CentrePrecision::kBf16,
+          CentrePrecision::kInt8, CentrePrecision::kFp8}) {
+      const bool adamw = optimizer == OptimizerKind::kAdamW;
+      if (adamw && is_one_byte(precision)) continue;
+      const CentreOptions options{.dimension = 24,
+                                  .sub_centres = 3,
+                                  .optimizer = optimizer,
+                                  .momentum = adamw || precision != CentrePrecision::kFp8,
+                                  .precision = precision};
       CountingOps ops(1);
       ClassCentres centres(ops, {10, 345}, options);
       const CentreBytes bytes = ClassCentres::bytes(335, options);
@@ -61,7 +68,9 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
       ops, {0, kMemoryClasses},
       {.dimension = options.sub_centres * kMemoryDimension, .sub_centres = options.sub_centres});
   const auto softmax = make_margin_softmax(ops, options, centres.table());
+  const std::size_t before_norms = testing::bytes_of_new();
   softmax->compute_inverse_norms();
+  const std::size_t of_norms = testing::bytes_of_new() - before_norms;
   std::vector<float> x = testing::random_matrix(kMemorySamples, kMemoryDimension, 1, 1);
   std::vector<RowStatistics> statistics(kMemorySamples);
   std::vector<std::int64_t> classes(kMemoryClasses);
@@ -90,7 +99,7 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
       Tensor(statistics.data(), DType::kUInt8,
              {kMemorySamples, static_cast<std::int64_t>(sizeof(RowStatistics))}),
       logits.empty() ? Tensor() : Tensor(logits.data(), {summed_numbers(options), kMemorySamples}));
-  return testing::bytes_of_new() - before;
+  return of_norms + testing::bytes_of_new() - before;
 }
 
 /// slack: bytes of objects other than arrays.
@@ -196,6 +205,21 @@ TEST(HeadMemory, TablesHalveWithCentrePrecision) {
   o.head.centre_precision = CentrePrecision::kBf16;
   EXPECT_EQ(head_memory(o).centres, full.centres / 2);
   EXPECT_EQ(head_memory(o).momentum, full.momentum / 2);
+}
+
+TEST(HeadMemory, OneByteRowsTake524BytesAnd1040WithMomentum) {
+  HeadMemoryOptions o = million();
+  o.head.logits_memory = 0;
+  for (const CentrePrecision precision : {CentrePrecision::kInt8, CentrePrecision::kFp8}) {
+    o.head.centre_precision = precision;
+    const auto of_a_class = [&](double momentum) {
+      o.head.momentum = momentum;
+      const HeadMemory m = head_memory(o);
+      return static_cast<double>(m.rows() + m.inverse_norms) / 1e6;
+    };
+    EXPECT_EQ(of_a_class(0), 512 + 4 + 4 + 4);  // numbers, scale, inverse norm, updates seen
+    EXPECT_EQ(of_a_class(0.9), 2 * (512 + 4) + 4 + 4);
+  }
 }
 
 TEST(HeadMemory, KeptLogitsUseTheirBudgetUnlessAllNeedLess) {

@@ -51,7 +51,7 @@ struct Results {
   std::vector<float> losses, d_embeddings, centres, momentum, second;
 };
 
-std::vector<float> to_host(Ops& ops, const Tensor& rows) {
+std::vector<float> to_host(Ops& ops, const ScaledRows& rows) {
   std::vector<float> values(static_cast<std::size_t>(rows ? rows.elements() : 0));
   if (rows) copy_rows_to_host(ops, values.data(), rows);
   return values;

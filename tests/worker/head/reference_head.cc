@@ -64,6 +64,7 @@ class Reference {
       micro_batch(job_.micro_batches[i], update);
       if (static_cast<std::int64_t>(i + 1) % o_.gradient_acc == 0) move_centres(update);
     }
+    if (o_.optimizer == OptimizerKind::kSgd && o_.momentum == 0) out_.momentum.clear();
     return out_;
   }
 

@@ -161,6 +161,18 @@ TEST_F(HeadReplay, ReproducesTheJobsLossFromBf16RowsInAnyPrecision) {
   EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
 }
 
+TEST_F(HeadReplay, ReproducesTheJobsLossFromOneByteRowsWithoutMomentum) {
+  job_.centre_momentum = 0;
+  for (const CentrePrecision precision : {CentrePrecision::kInt8, CentrePrecision::kFp8}) {
+    job_.centre_precision = precision;
+    train(2);
+    const ReplayResult result = replay(1);
+    EXPECT_NEAR(result.loss, loss_, 1e-6 * loss_);
+    EXPECT_EQ(result.momentum.rows(), 0);
+    EXPECT_GT(result.centres.rows(), 0);
+  }
+}
+
 TEST_F(HeadReplay, ReturnsTheMeanLossOfAllMicroBatches) {
   job_.gradient_acc = 3;
   train(2);

@@ -139,6 +139,19 @@ TEST_F(MemoryAdvice, NamesOnlyChangesThatHelp) {
   EXPECT_LE(need([&](JobConfig& job) { job.num_classes = n; }), 3 * kGiB + kGiB / 2);
 }
 
+TEST_F(MemoryAdvice, SuggestsOneByteCentresIfTwoBytesAreTooMany) {
+  const auto with = [&](CentrePrecision p) {
+    return need([p](JobConfig& job) { job.centre_precision = p; });
+  };
+  planned_.job.num_classes = 1'000'000;
+  const std::uint64_t least = with(CentrePrecision::kInt8);
+  ASSERT_LT(least, with(CentrePrecision::kBf16));
+  EXPECT_THAT(advice_for(least), HasSubstr("centre_precision to \"int8\""));
+  EXPECT_THAT(advice_for(with(CentrePrecision::kBf16)), Not(HasSubstr("int8")));
+  planned_.job.optimizer = OptimizerKind::kAdamW;
+  EXPECT_THAT(advice_for(least), Not(HasSubstr("int8")));
+}
+
 TEST_F(MemoryAdvice, SuggestsASampleRateIfGradientsOfCentresAreSummed) {
   planned_.job.num_classes = 1'000'000;
   planned_.job.gradient_acc = 2;

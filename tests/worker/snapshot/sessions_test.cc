@@ -167,9 +167,9 @@ TEST_P(SessionsWithSnapshots, ReportWhyTheyCannotContinueFromMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SessionsWithSnapshots,
-                         ::testing::Values(CentrePrecision::kFp32, CentrePrecision::kBf16),
+                         ::testing::Values(CentrePrecision::kFp32, CentrePrecision::kInt8),
                          [](const auto& param) {
-                           return param.param == CentrePrecision::kFp32 ? "Fp32" : "Bf16";
+                           return param.param == CentrePrecision::kFp32 ? "Fp32" : "Int8";
                          });
 
 }  // namespace

@@ -75,8 +75,8 @@ void send_centres(const StoredCentres& centres, OptimizerKind optimizer, std::in
     each.begin(centres);
     most = std::max(most, each.pieces());
   }
-  for (const std::string& tensor : centre_tensors(optimizer)) {
-    for (std::size_t piece = 0; piece < most; ++piece) {
+  for (std::size_t piece = 0; piece < most; ++piece) {
+    for (const std::string& tensor : centre_tensors(optimizer)) {
       for (const Sending& each : all) each.send(centres, tensor, piece);
     }
   }

@@ -1,0 +1,21 @@
+// A matrix whose rows have scales if its numbers have one byte.
+#pragma once
+
+#include "kernels/tensor.h"
+
+namespace pfc {
+
+/// A view of rows [R, K D], as a class's K centres or their momentum. A number of type kInt8 or
+/// kFloat8 is multiplied by its centre's scale (kernels/math/one_byte.h).
+struct ScaledRows : Tensor {
+  using Tensor::Tensor;
+  ScaledRows() = default;
+  ScaledRows(const Tensor& numbers, const Tensor& row_scales = {})  // NOLINT(*-explicit-*)
+      : Tensor(numbers), scales(row_scales) {}
+
+  Tensor scales;  ///< [R, K] float32; null for numbers of other types
+};
+
+constexpr bool is_one_byte(DType type) { return type == DType::kInt8 || type == DType::kFloat8; }
+
+}  // namespace pfc
