@@ -20,7 +20,12 @@ inline std::vector<std::string> lines_of(const std::filesystem::path& path) {
 
 /// Record of a step of 64 images.
 inline StepRecord record(std::int64_t step) {
-  return {.stats = {.step = step, .loss = 2.5, .distillation_loss = 0.25, .lr = 0.1, .samples = 64},
+  return {.stats = {.step = step,
+                    .loss = 2.5,
+                    .distillation_loss = 0.25,
+                    .logits_loss = 0.5,
+                    .lr = 0.1,
+                    .samples = 64},
           .step_seconds = 0.5,
           .phases = {{"forward", 0.1}, {"forward", 0.2}, {"head", 0.05}},
           .comm = {{"gradients", {.calls = 3, .sent_bytes = 7'200'000}}},
