@@ -198,14 +198,18 @@ TEST_P(CentresKeptAs, FollowTheFloat32CentresWithSubCentres) {
   EXPECT_LT(relative_error(run_head(j, 1).centres, want.centres), 5 * rounding());
 }
 
+std::string precision_name(CentrePrecision precision) {
+  constexpr const char* kNames[] = {"Fp32", "Bf16Momentum", "Bf16", "Int8", "Fp8"};
+  return kNames[static_cast<int>(precision)];
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Precisions, CentresKeptAs,
     ::testing::Combine(::testing::ValuesIn(head_devices()),
                        ::testing::Values(CentrePrecision::kBf16Momentum, CentrePrecision::kBf16,
                                          CentrePrecision::kInt8, CentrePrecision::kFp8)),
     [](const auto& test) {
-      constexpr const char* kNames[] = {"Fp32", "Bf16Momentum", "Bf16", "Int8", "Fp8"};
-      return std::get<0>(test.param).name + kNames[static_cast<int>(std::get<1>(test.param))];
+      return std::get<0>(test.param).name + precision_name(std::get<1>(test.param));
     });
 
 }  // namespace
