@@ -278,8 +278,8 @@ class Ops {
   /// Returns the type of activations, and of the copies of weights that convolutions and linear
   /// layers read: float32, bfloat16, or on a GPU float16. Everything else is float32.
   [[nodiscard]] virtual DType activation_type() const = 0;
-  /// Changes activation_type(). Plans keep the type that they were made with, and must be used with
-  /// it (WithActivations).
+  /// Changes activation_type(). A plan must run with the type with which it was made
+  /// (WithActivations).
   virtual void use_activations(DType type) = 0;
 
   virtual std::unique_ptr<Buffer> allocate(std::size_t bytes) = 0;
@@ -453,8 +453,8 @@ class Ops {
                          const Tensor& operand) = 0;
 };
 
-/// While it exists, the Ops has another activation type. Makes and runs a network in a precision
-/// other than the job's.
+/// Changes the activation type of an Ops, and restores it when destroyed. Used to make and run a
+/// network in a precision other than the job's.
 class WithActivations {
  public:
   WithActivations(Ops& ops, DType type) : ops_(ops), before_(ops.activation_type()) {

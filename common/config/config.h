@@ -164,8 +164,8 @@ inline std::int64_t centre_size(const Loss& loss, std::int64_t embedding_size,
 /// How the embeddings of a network and its teacher are compared (worker/distillation/).
 enum class DistillEmbeddings { kCosine, kMse, kNone };
 
-/// Largest margin_scale / distill_temperature: exp() of such a logit, and a sum of these over all
-/// classes, fit float32.
+/// Largest margin_scale / distill_temperature. Up to this value, exp(logit / temperature) and its
+/// sum over all classes fit in float32.
 inline constexpr double kMostDistilledScale = 64;
 
 /// The value of every key of a job file. Constant after parsing.
@@ -198,7 +198,7 @@ struct JobConfig {
   LrSchedule lr_schedule;
   LrScaling lr_scaling = LrScaling::kAuto;
   double momentum = 0.9;
-  std::optional<double> centre_momentum;  ///< of the class centres; none: momentum
+  std::optional<double> centre_momentum;  ///< of the class centres; nullopt: same as momentum
   double weight_decay = 5e-4;
   std::vector<ParameterRule> parameters;  ///< a later rule overrides an earlier one
   bool no_decay_on_norms = false;         ///< norms, PReLUs and biases have no weight decay
@@ -245,7 +245,7 @@ struct JobConfig {
   InitialCentres init_centres = InitialCentres::kRandom;
   std::filesystem::path teacher;  ///< file of the network to learn from; empty: none
   DistillEmbeddings distill_embeddings = DistillEmbeddings::kCosine;
-  double distill_weight = 1;       ///< weight of the loss of embeddings beside the head's loss
+  double distill_weight = 1;       ///< weight of the loss of embeddings; the head's loss has 1
   double distill_logits = 0;       ///< weight of the loss of logits; 0: they are not compared
   double distill_temperature = 4;  ///< divides both networks' logits
   Precision teacher_precision = Precision::kAuto;  ///< not kFp16; auto: teacher_activations()

@@ -27,7 +27,7 @@ class JobProgress {
   [[nodiscard]] std::int64_t images_lost() const { return images_lost_; }
   [[nodiscard]] Generation generation() const { return generation_; }  ///< that of the last report
   [[nodiscard]] double loss() const { return loss_; }
-  /// Empty if the job has no teacher.
+  /// Empty unless the job compares its embeddings with a teacher's.
   [[nodiscard]] std::optional<double> distillation_loss() const { return distillation_loss_; }
   /// Empty unless the job compares its logits with a teacher's.
   [[nodiscard]] std::optional<double> logits_loss() const { return logits_loss_; }

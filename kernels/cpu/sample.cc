@@ -9,8 +9,8 @@ namespace pfc {
 void draw_classes(const ClassDraw& draw, std::int64_t first_block, std::span<std::uint8_t> hits) {
   // uniform01(word) is (word >> 8) / 2^24, so an element is drawn if word >> 8 < ceil(rate * 2^24).
   const auto limit = static_cast<std::uint32_t>(std::ceil(draw.rate * 0x1p24));
-  // (step + phase) / hold is one more than step / hold for the last step % hold phases. These are
-  // the words from late = ceil((hold - step % hold) / hold * 2^32).
+  // (step + phase) / hold is step / hold + 1 for phases of hold - step % hold and above, else
+  // step / hold. These phases have words from late = ceil((hold - step % hold) / hold * 2^32) on.
   const std::int64_t last = draw.step % draw.hold;
   const std::int64_t late =
       last == 0 ? 0 : (((draw.hold - last) << 32) + draw.hold - 1) / draw.hold;

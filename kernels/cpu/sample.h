@@ -8,8 +8,9 @@ namespace pfc {
 
 /// Element i is drawn if uniform01(word) < rate, where word is number i % 4 of random_words(seed,
 /// Stream::kClassSampling, (step + phase) / hold, i / 4). The phase is floor(hold * first / 2^32),
-/// where first is word 0 of random_words(seed, Stream::kSamplePhase, 0, i / 4). So every element is
-/// drawn again every `hold` steps; each step draws 1 / hold of the elements again.
+/// where first is word 0 of random_words(seed, Stream::kSamplePhase, 0, i / 4); four adjacent
+/// elements share it. So every element is drawn again after `hold` steps, and each step draws about
+/// 1 / hold of the elements again.
 struct ClassDraw {
   double rate = 1;  ///< 0 to 1
   std::uint64_t seed = 0;

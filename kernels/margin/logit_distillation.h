@@ -34,8 +34,8 @@ PFC_HOST_DEVICE double distilled_loss(const DistilledSums& s, double temperature
          (s.difference / s.teacher + std::log(s.network) - std::log(s.teacher));
 }
 
-/// Returns the factor of (p - q) in d loss / d cosine of one of `samples`, for a mean loss that is
-/// multiplied by gradient_scale.
+/// Returns the factor f in d loss / d cosine = f (p - q), for a mean over `samples` that is
+/// multiplied by weight and gradient_scale.
 PFC_HOST_DEVICE double distilled_factor(const LogitDistillation& d, double scale,
                                         double gradient_scale, std::int64_t samples) {
   return gradient_scale * d.weight * d.temperature * scale / static_cast<double>(samples);

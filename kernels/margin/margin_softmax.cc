@@ -13,7 +13,7 @@ constexpr auto kStatisticsBytes = static_cast<std::int64_t>(sizeof(RowStatistics
 
 constexpr const char* kTable = "margin_softmax.table";
 
-/// Expects a scale for each centre if the numbers have one byte.
+/// Checks that one-byte numbers have a scale for each centre.
 void check_scales(const MarginSoftmaxOptions& o, const char* name, const ScaledRows& t) {
   if (!is_one_byte(t.dtype)) return;
   check(o.optimizer == OptimizerKind::kSgd && !is_plain(o),
@@ -102,8 +102,8 @@ void MarginSoftmax::check_gradient(const char* op, const Tensor& d_embeddings) c
 void MarginSoftmax::check_logits(const char* op, const Tensor& logits) const {
   const std::int64_t numbers = summed_numbers(options_);
   check((numbers > 0) == bool{logits},
-        "margin_softmax: logits are given exactly with label_smoothing, several targets, binary or "
-        "distillation");
+        "margin_softmax: logits are needed with label_smoothing, several targets, binary or "
+        "distillation, and must be null otherwise");
   if (logits) expect({op, "logits", logits}, DType::kFloat32, {numbers, batch_samples_});
 }
 
@@ -220,7 +220,7 @@ CentrePrecision precision_of(const CentreTable& t) {
     const bool same_momentum = !t.momentum || t.momentum.dtype == momentum_type(p);
     if (t.weight.dtype == weight_type(p) && same_momentum) return p;
   }
-  check(false, "margin softmax: the momentum's type does not belong to that of the centres");
+  check(false, "margin softmax: no precision has these types of centres and momentum");
   return kFp32;
 }
 

@@ -59,11 +59,11 @@ struct MarginSoftmaxOptions {
   LogitDistillation distillation = {};
 };
 
-/// Returns the row of the targets' mean in the numbers that summed_numbers() counts.
+/// Returns the row of the targets' mean in the tensor of summed_numbers() rows.
 inline std::int64_t mean_row(const MarginSoftmaxOptions& o) {
   return o.label_smoothing > 0 ? 2 : 0;
 }
-/// Returns the first row of the DistilledSums in them.
+/// Returns the first row of the DistilledSums in the same tensor.
 inline std::int64_t distilled_row(const MarginSoftmaxOptions& o) {
   return mean_row(o) + int{o.targets > 1} + int{o.binary};
 }
@@ -104,8 +104,8 @@ struct CentreTable {
   UpdateHistory* history = nullptr;  ///< for the same optimizer
 };
 
-/// Returns the types of a precision. int8 suits momentum: within a row, its numbers are of similar
-/// size.
+/// Return the types of centres and of their momentum. For fp8, too, momentum is int8, because its
+/// numbers within a row are of similar size.
 DType weight_type(CentrePrecision precision);
 DType momentum_type(CentrePrecision precision);
 /// Returns the precision that corresponds to the types of the table's tensors.

@@ -1,8 +1,8 @@
 // Numbers of one byte: int8, and fp8 with 4 bits of exponent and 3 of mantissa (E4M3; Micikevicius
 // et al., "FP8 formats for deep learning", arXiv 2209.05433, table 1). The numbers of a row share a
-// scale, a power of two, so that scaling is exact and numbers that do not change are stored again
-// without rounding. Both formats have at most 7 significant bits: a bfloat16 holds every number of
-// a row exactly.
+// scale, a power of two, so scaling is exact. Unless the scale grows, numbers that do not
+// change are stored again without rounding. Both formats have at most 7 significant bits: a
+// bfloat16 holds every number of a row exactly.
 //
 // F is float and W is std::uint32_t, or both are vectors of them.
 #pragma once
@@ -39,8 +39,8 @@ PFC_HOST_DEVICE F uniform_of_bits(W bits) {
   return same_bits<F>((bits >> 9) | 0x3f800000u) - 1.f;
 }
 
-/// A number of a row divided by the row's scale: its value after rounding, and the byte that stores
-/// it, in the lower 8 bits.
+/// A rounded number of a row, divided by the row's scale. The lower 8 bits of `code` are the byte
+/// that stores it.
 template <typename F, typename W>
 struct OneByte {
   F number;
@@ -66,7 +66,7 @@ struct Int8Numbers {
   }
 
  private:
-  static constexpr float kOffset = 0x1p23f + 128;  // its sum with a number ends with number + 128
+  static constexpr float kOffset = 0x1p23f + 128;  // the lowest bits of kOffset + x are x + 128
 };
 
 /// E4M3, without NaN. Numbers below 2^-6 are multiples of 2^-9.
@@ -99,8 +99,8 @@ struct Fp8Numbers {
 };
 
 /// Returns the scale of a row whose largest magnitude has these float32 bits: the smallest power of
-/// two, at least 2^-100, with which the magnitude fits; 0 for a row of zeros. NaN if the magnitude
-/// is not below 2^127, so that all numbers of a row with a NaN or an infinity become NaN.
+/// two, at least 2^-100, with which the magnitude fits. 0 for a row of zeros. NaN if the magnitude
+/// is 2^127 or more, infinite or NaN; then the whole row becomes NaN.
 template <typename Numbers>
 PFC_HOST_DEVICE float row_scale(std::uint32_t largest) {
   constexpr std::uint32_t kLeast = 127 - 100, kMost = 127 + 127;

@@ -20,8 +20,8 @@ import safetensors_io
 DEFAULTS = {"loss": {"name": "margin"}, "margin_list": [1.0, 0.5, 0.0], "margin_scale": 64.0, "margin_gradient": "exact",
             "interclass_filtering_threshold": 0.0, "sample_rate": 1.0, "seed": 2048,
             "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4}
-# Largest relative errors of the loss, of the gradient by rows, and of the optimizer's results. Of one-byte numbers:
-# the largest error in steps between two numbers, and the mean one in standard deviations of a mean.
+# Largest relative errors of the loss, of the gradient by rows, and of the optimizer's results. For one-byte
+# numbers: the largest error in steps between adjacent numbers, and the mean error in standard deviations of the mean.
 LIMITS = {"loss": 1e-6, "d_embeddings": 1e-4, "centres": 1e-4, "momentum": 1e-4, "second": 2e-4,
           "centres in steps": 1.01, "momentum in steps": 1.01, "bias of centres": 5, "bias of momentum": 5}
 
@@ -190,7 +190,7 @@ def several_labels_cases():
 
 
 def steps_between(rows, largest, precision):
-    """Returns the distances between one-byte numbers next to `rows`, in rows whose largest magnitudes are `largest`."""
+    """Returns the distances between adjacent one-byte numbers near `rows`. largest: largest magnitude of each row."""
     scale = np.exp2(np.ceil(np.log2(largest / {"int8": 127, "fp8": 448}[precision])))
     if precision == "int8":
         return np.broadcast_to(scale, rows.shape)
@@ -279,7 +279,7 @@ def run_case(pfcctl, folder, options, tensors, workers, step=3):
 
 
 def run_one_byte_case(pfcctl, folder, options, tensors, workers, step=3):
-    """Compares with the reference's step from the rows as the head holds them."""
+    """Compares with a step of the reference. The reference starts from rows in one-byte numbers, as the head does."""
     job = {**DEFAULTS, **options}
     source = folder / "in.safetensors"
     safetensors_io.save(source, tensors, {"loss_state": json.dumps(STATE)})

@@ -33,9 +33,9 @@ def initial_weights(network, embedding_size, classes, size=112, bias=False):
 
 
 def write_teacher(folder, job, images, classes):
-    """Writes the network that `job["teacher"]` names, whose running statistics are those of some images, and with
-    distill_logits its class centres. Its embeddings have job["teacher_size"] numbers, if that is set. The files are
-    arcface_torch's of two GPUs if job["teacher_files"] is 2. Returns the path of the first."""
+    """Writes the network that `job["teacher"]` names, with the running statistics of some images, and with
+    distill_logits also class centres. job["teacher_size"], if set, is the size of its embeddings. If
+    job["teacher_files"] is 2, writes the files of arcface_torch with two GPUs. Returns the path of the first file."""
     size, files = job.pop("teacher_size", job["embedding_size"]), job.pop("teacher_files", 1)
     teacher = make_backbone(job["teacher"], size, height=images.shape[1],
                             width=images.shape[2]).train()

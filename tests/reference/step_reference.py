@@ -148,7 +148,7 @@ class Trainer:
         return embeddings
 
     def distillation_losses(self, embeddings, images, active):
-        """Returns the losses of embeddings and of logits, means over the samples; 0 for those that the job lacks."""
+        """Returns the losses of embeddings and of logits, means over the samples. A loss is 0 if it is off."""
         none = torch.zeros(())
         if not self.teacher:
             return none, none

@@ -143,8 +143,8 @@ TEST_F(TwoWorkers, ResumeDistillationBitExactly) {
   for (const double loss : values_in(whole_.path(), "distillation_loss")) EXPECT_GT(loss, 0);
 }
 
-// The teacher is a job's output: its centres are in the newest checkpoint, where most rows have
-// missed updates.
+// The teacher is the output of another job. Its centres are in that job's newest checkpoint, where
+// most rows have missed updates.
 TEST_F(TwoWorkers, DistilLogitsOfAnEarlierJobAndResumeBitExactly) {
   JobConfig teacher = job(other_host_.path());
   teacher.sample_rate = 0.2;

@@ -45,7 +45,8 @@ inline constexpr const char* kSecondPrefix = "second.";
 inline constexpr const char* kWeight = "weight";
 inline constexpr const char* kMomentum = "momentum";
 inline constexpr const char* kSecond = "second";
-/// Name of a tensor of one-byte numbers + this: its scales, F32 [rows, sub-centres].
+/// Suffix of the tensor that has the scales of a tensor of one-byte numbers, F32 [rows,
+/// sub-centres].
 inline constexpr const char* kScaleSuffix = "_scale";
 /// I32 [rows]: how many of the updates each row has seen. The row has yet to catch up with the
 /// rest (kernels/math/missed_updates.h). Missing in files of jobs without updates and in files of

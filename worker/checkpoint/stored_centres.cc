@@ -22,8 +22,8 @@ bool one_byte_tensor(const SafetensorsFile::Tensor& t) {
   return t.dtype == "I8" || t.dtype == "F8_E4M3";
 }
 
-/// Copies one-byte numbers of whole centres from index `first` on as float32. `scales` has a number
-/// for each of the tensor's centres.
+/// Converts the one-byte numbers of whole centres, from index `first` on, to float32. `scales` has
+/// a number for each of the tensor's centres.
 void copy_scaled(const SafetensorsFile::Tensor& stored, const SafetensorsFile::Tensor& scales,
                  std::size_t first, std::span<float> out) {
   const VectorKernels& kernels = best_vector_kernels();
@@ -74,7 +74,7 @@ void check_rows(const SafetensorsFile& file, const std::string& name, std::int64
   }
 }
 
-/// Returns whether the file has momentum. That of a job with SGD and without momentum has none.
+/// Returns whether the file has momentum. Only a job with SGD and momentum 0 writes none.
 bool has_momentum(const SafetensorsFile& file, OptimizerKind optimizer) {
   return optimizer == OptimizerKind::kAdamW || file.tensors().contains(format::kMomentum);
 }
@@ -199,8 +199,8 @@ std::vector<std::string> centre_tensors(OptimizerKind optimizer) {
 
 namespace {
 
-/// Applies the missed updates to rows [n, D] that have momentum. updated [n] are the numbers of
-/// updates that the rows have seen.
+/// Applies the missed updates to those rows of weight [n, D] whose momentum is not zero. updated
+/// [n]: number of updates that each row has seen.
 void use_up_momentum(const UpdateHistory& history, std::span<std::int32_t> updated,
                      std::span<float> weight, std::span<float> momentum) {
   std::vector<std::int64_t> rows(updated.size());

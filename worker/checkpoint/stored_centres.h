@@ -35,7 +35,7 @@ class StoredCentres {
                 const Open& open);
 
   /// Reads rows [begin, begin + count) as float32. They are stored in any type, because a job may
-  /// resume with another centre_precision. A momentum that was not stored is read as zeros. out
+  /// resume with another centre_precision. If the momentum was not stored, it is read as zeros. out
   /// [count, D]. REQUIRES: the rows were opened.
   void read(const std::string& tensor, std::int64_t begin, std::span<float> out) const;
   /// Returns the updates seen by the shard's rows. Throws InputError if the files disagree, or
@@ -89,8 +89,8 @@ class CaughtUpRows {
 };
 
 /// Sets this worker's rows: calls `read` for each of pieces_of(shard, dimension) and each of
-/// centre_tensors(). If the head keeps no momentum, stored momentum moves its centre by the updates
-/// that the row has missed, and is then lost.
+/// centre_tensors(). If the head keeps no momentum, applies the updates that a row has missed with
+/// the stored momentum, and drops that momentum.
 void fill_centres(const TrainingState& state, const SeenUpdates& seen, const ReadRows& read);
 
 }  // namespace pfc

@@ -36,8 +36,8 @@ struct Progress {
   std::int64_t epoch = 0;
   std::string phase;  ///< current phase: "forward", "all_gather", "checkpoint"
   double loss = 0;
-  std::optional<double> distillation_loss = {};  ///< only with a teacher
-  std::optional<double> logits_loss = {};        ///< only with a teacher's logits
+  std::optional<double> distillation_loss = {};  ///< only if embeddings are compared
+  std::optional<double> logits_loss = {};        ///< only if logits are compared
   double lr = 0;
   double samples_per_second = 0;  ///< of this worker
   double data_wait_seconds = 0;   ///< sum over all steps since the start

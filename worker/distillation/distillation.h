@@ -18,8 +18,8 @@ namespace pfc {
 ///   kCosine: 1 - x . t / (|x| |t|)   kMse: |x - t|^2 / D   kNone: none
 /// The loss of a step is the mean over the samples of all workers and micro-batches.
 ///
-/// For the distillation of logits, which the head computes, the teacher's embeddings, of E numbers,
-/// are gathered from all workers.
+/// The head computes the loss of logits. For this, gather() collects the teacher's embeddings, of E
+/// numbers each, from all workers.
 struct DistillationOptions {
   std::filesystem::path file;  ///< of the teacher, for messages
   DistillEmbeddings kind = DistillEmbeddings::kCosine;
@@ -28,15 +28,15 @@ struct DistillationOptions {
   std::int64_t embedding_size = 0;  ///< D
   std::int64_t samples = 0;         ///< samples of a step
   std::int64_t teacher_size = 0;    ///< E
-  std::int64_t gathered = 0;        ///< N: samples of all workers and a micro-batch; 0: no logits
+  std::int64_t gathered = 0;        ///< N: samples of all workers in a micro-batch; 0: no logits
 };
 /// teacher_size: length of the teacher's embeddings.
 DistillationOptions distillation_options(const JobConfig& job, int workers,
                                          std::int64_t teacher_size);
 
-/// Returns the type of a teacher's activations: `job_type`, that of the job's network, unless
-/// teacher_precision says otherwise. auto: bfloat16 in fp32 jobs, if the device `has_bf16`. Throws
-/// InputError if teacher_precision is bf16 and the device lacks it.
+/// Returns the type of the teacher's activations, as teacher_precision selects it. auto: bfloat16
+/// if `job_type` (that of the job's network) is float32 and the device `has_bf16`, else job_type.
+/// Throws InputError if teacher_precision is bf16 and the device lacks it.
 DType teacher_activations(const JobConfig& job, DType job_type, bool has_bf16);
 
 /// Belongs to the training thread.
@@ -72,7 +72,8 @@ class Distillation {
   /// Returns the loss of a step from each worker's sum over its micro-batches. If it is not finite,
   /// throws InputError with the same text on all workers. Collective. Throws CommError.
   double step_loss(Comm& comm, double sum, std::int64_t step);
-  /// Throws step_loss()'s InputError unless a loss, equal on all workers, is finite.
+  /// Throws the InputError of step_loss() if this loss is not finite. REQUIRES: the loss is the
+  /// same on all workers.
   void expect_finite(double loss, std::int64_t step) const;
 
  private:
@@ -82,7 +83,7 @@ class Distillation {
   const std::unique_ptr<Backbone> teacher_;
   const DType activations_;
   const DistillationOptions options_;
-  OwnedTensor difference_;     ///< [B, D]: network's minus teacher's; kCosine: of unit length;
+  OwnedTensor difference_;     ///< [B, D]: network's minus teacher's; kCosine: of unit vectors;
                                ///< kNone: null
   OwnedTensor unit_;           ///< kCosine: [B, D], embeddings of length 1
   OwnedTensor inverse_norms_;  ///< kCosine: [B]

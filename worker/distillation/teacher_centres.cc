@@ -56,14 +56,14 @@ TeacherCentres::TeacherCentres(const JobConfig& job, const ModelFile& teacher,
   }
   if (classes_ != job.num_classes) {
     throw InputError(fmt::format(
-        "teacher: {}: its class centres in {} are of {} classes, expected the job's {}, because "
+        "teacher: {}: its class centres in {} have {} classes, expected the job's {}, because "
         "distill_logits compares the same classes; {}",
         file_.string(), source_.string(), classes_, job.num_classes, kAlternative));
   }
   if (dimension_ != teacher.options.embedding_size) {
     throw InputError(fmt::format(
         "teacher: {}: the rows of its class centres in {} have {} numbers, expected {}, the size "
-        "of its embeddings, which are cosines without biases or sub-centres; {}",
+        "of its embeddings, because distill_logits needs rows without biases or sub-centres; {}",
         file_.string(), source_.string(), dimension_, teacher.options.embedding_size,
         kAlternative));
   }

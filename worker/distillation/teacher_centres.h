@@ -1,4 +1,4 @@
-// Finds and reads the class centres of a job's teacher, from which its logits are computed.
+// Finds and reads the class centres of a job's teacher. Its logits are computed from them.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,19 @@
 
 namespace pfc {
 
-/// The class centres of JobConfig::teacher, in files that stay closed until fill().
+/// The place and size of the class centres of JobConfig::teacher. fill() reads the centres.
 class TeacherCentres {
  public:
   /// Looks for centres, in this order: a tensor `centres` in the teacher's file; the checkpoint of
   /// pfc that contains the file, or the newest one in its folder; arcface_torch's files of all GPUs
   /// in its folder. Throws InputError that names the file if there are none, if their number is not
-  /// num_classes or their length not that of the teacher's embeddings, or if identities.txt beside
-  /// the file and the data name a class differently. REQUIRES: the job has distill_logits.
+  /// num_classes, if their length is not the size of the teacher's embeddings, or if a class has
+  /// another name in the data than in identities.txt beside the file. REQUIRES: the job has
+  /// distill_logits.
   TeacherCentres(const JobConfig& job, const ModelFile& teacher, const Dataset& dataset);
 
-  /// Returns a text for the comparison of hosts: where the centres are, and their checksums.
+  /// Returns the name of the file or folder with the centres, and its files' checksums. Hosts
+  /// compare this text. Reads the files.
   [[nodiscard]] std::string brief() const;
   /// Returns the folder of the checkpoint of pfc that has the centres; nullopt if they are
   /// elsewhere.

@@ -13,8 +13,7 @@ namespace pfc {
 /// Reads JobConfig::teacher, for images of this size. REQUIRES: the job has a teacher. PyTorch
 /// files do not define how pixels are scaled; the job's scale applies. Throws InputError that names
 /// key and file if the file is not a model or is in the job's output folder, or if its embedding or
-/// image size differs from the job's. With distill_embeddings
-/// "none" the embedding size may differ.
+/// image size differs from the job's. With distill_embeddings "none" the embedding size may differ.
 ModelFile read_teacher(const JobConfig& job, std::int64_t height, std::int64_t width);
 
 /// Returns a summary of the file, which must be equal on all hosts: "r50, SHA-256 ba7816bf...,

@@ -18,7 +18,7 @@ struct CentreOptions {
   std::int64_t sub_centres = 1;  ///< centres of a class
   bool bias = false;             ///< the last element of a centre is a bias, which starts at 0
   OptimizerKind optimizer = OptimizerKind::kSgd;
-  bool momentum = true;  ///< false, only for SGD: there is no momentum
+  bool momentum = true;  ///< false: no momentum is kept; only for SGD
   CentrePrecision precision = CentrePrecision::kFp32;
   std::uint64_t seed = 0;
 };
@@ -44,9 +44,8 @@ class ClassCentres {
 
   /// Centres start with normally distributed elements of mean 0 and standard deviation 0.01, as
   /// in arcface_torch's PartialFC_V2. Element i of class c is a function of (seed, c, i), so it
-  /// is the same for any number of workers. Centres of other types than float32 are rounded to the
-  /// nearest value.
-  /// The optimizer's state starts as zeros. `ops` allocates and is not kept.
+  /// is the same for any number of workers. Centres that are not float32 are rounded to the nearest
+  /// value. The optimizer's state starts as zeros. `ops` allocates and is not kept.
   ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options);
 
   [[nodiscard]] RowRange shard() const { return shard_; }

@@ -239,7 +239,7 @@ HeadResult ShardedHead::run(const Step& step) {
               : Tensor();
   softmax_->forward(batch, statistics, logits);
   comm_.all_gather(statistics, all_statistics);  // max, sum and target
-  if (logits) comm_.all_reduce_sum(logits);      // summed_numbers()
+  if (logits) comm_.all_reduce_sum(logits);      // the rows of summed_numbers()
   HeadResult result;
   result.loss = softmax_->combine(all_statistics, comm_.size(), logits) + margins_.added;
   result.distillation_loss = softmax_->distillation_loss();

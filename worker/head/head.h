@@ -165,9 +165,9 @@ class Head {
   virtual void settle(std::span<const std::int64_t> classes) = 0;
   virtual void settle_all() = 0;
 
-  /// Returns the teacher's centres [shard().size(), teacher's D], of the products' type: unit
-  /// vectors, zeros at first, which the caller must set before the first run(). A view of device
-  /// memory. Null without HeadOptions::distillation.
+  /// Returns the table of the teacher's centres [shard().size(), teacher's D], in the type of the
+  /// products. At first it has zeros. The caller must fill it with unit vectors before the first
+  /// run(). A view of device memory. Null without HeadOptions::distillation.
   [[nodiscard]] virtual Tensor teacher() = 0;
 };
 

@@ -1,5 +1,5 @@
-// Copies rows of class centres or of their momentum between a device, of any type of a CentreTable,
-// and host memory (float32).
+// Copies rows of class centres or of their momentum between a device (in any type of a CentreTable)
+// and host memory (in float32).
 #pragma once
 
 #include <algorithm>
@@ -18,12 +18,11 @@ constexpr std::int64_t rows_at_once(std::int64_t columns) {
 
 /// Returns a view of rows [begin, begin + count) of t [R, D].
 Tensor row_range(const Tensor& t, std::int64_t begin, std::int64_t count);
-/// Same with the scales of these rows.
+/// Also returns the scales of these rows.
 ScaledRows row_range(const ScaledRows& t, std::int64_t begin, std::int64_t count);
 
 /// Copies float32 host values to rows, rounded to the nearest if rows is not float32. Values that
-/// copy_rows_to_host() has read from rows of the same type are stored with the same bits. Waits for
-/// the copy.
+/// copy_rows_to_host() read from rows of this type get the same bits again. Waits for the copy.
 void copy_rows_to_device(Ops& ops, const ScaledRows& rows, const float* host);
 /// Copies rows to float32 host memory. Waits for the copy.
 void copy_rows_to_host(Ops& ops, float* host, const ScaledRows& rows);

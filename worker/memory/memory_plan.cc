@@ -143,7 +143,7 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
   list.add("centres' momentum", m.momentum,
            (adamw ? "AdamW's first moment, " : "") + table(m.momentum));
   list.add("centres' second moment", m.second, "AdamW's, " + table(m.second));
-  list.add("centres' scales", m.scales, "one for each row of one-byte numbers");
+  list.add("centres' scales", m.scales, "of one-byte centres and momentum");
   list.add("inverse norms and active rows", m.inverse_norms + (p.gpu ? 0 : m.updated) + m.active,
            fmt::format("sample_rate {:g}", p.job.sample_rate.largest()));
   list.add("kept logits", m.logits, fmt::format("logits_memory {:g}", p.job.logits_memory));

@@ -56,7 +56,8 @@ struct PlannedBackbone {
 
 /// Returns the options of the teacher in training. REQUIRES: the job has one.
 BackboneOptions teacher_options(const PlannedJob& planned);
-/// Returns the options of the job's classification layer, with the teacher's logits if it has them.
+/// Returns the options of the job's classification layer. They include the distillation of logits,
+/// if the job has it.
 HeadOptions planned_head(const PlannedJob& planned);
 
 /// Builds the networks without allocating tensors, so the result is exact. Takes about 0.1 s.

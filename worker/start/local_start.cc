@@ -102,8 +102,8 @@ std::string LocalStart::other_people_of_teacher(const std::vector<std::string>& 
         "set distill_logits to 0");
   }
   return "teacher: " + folder->string() +
-         " was trained on other data; distill_logits compares each class with the teacher's of the "
-         "same number";
+         " was trained on other data; distill_logits compares each class with the teacher's class "
+         "of the same number";
 }
 
 PlannedJob LocalStart::planned() const {

@@ -48,10 +48,11 @@ struct LocalStart {
   /// Returns a summary of the teacher's files, which must be equal on all hosts. REQUIRES: the job
   /// has a teacher. Reads the files to compute their checksums.
   [[nodiscard]] std::string brief_of_teacher() const;
-  /// Compares the data of the job that trained the teacher with this job's, as for a resumed job
-  /// (resumed_people.h), if logits are compared and the teacher's job is known. `data`: contents of
-  /// the data sets (FileBrief). Returns a warning; empty if they are the same. Throws InputError if
-  /// the data sets come in another order.
+  /// Compares this job's data with the data of the job that trained the teacher, as for a resumed
+  /// job (resumed_people.h). `data`: contents of this job's data sets (FileBrief). Returns a
+  /// warning, or an empty string if the data are the same, if logits are not compared, or if the
+  /// teacher's centres are not in a checkpoint of pfc. Throws InputError if the data sets have
+  /// another order.
   [[nodiscard]] std::string other_people_of_teacher(const std::vector<std::string>& data) const;
   /// Returns what is needed to plan memory and time. Without data, assumes the default size of
   /// images.

@@ -187,7 +187,7 @@ void check_network(const JobConfig& job, const JobOrigin& origin) {
   if (job.ema_decay != 0) fail("ema_decay", "found a decay, " + none("has no backbone"));
 }
 
-/// Rejects what one-byte class centres, or centres without momentum, cannot do.
+/// Rejects keys that do not work with one-byte class centres or with centres without momentum.
 void check_centres(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
@@ -202,15 +202,15 @@ void check_centres(const JobConfig& job, const JobOrigin& origin) {
     const std::string found = job.centre_precision == CentrePrecision::kInt8 ? "int8" : "fp8";
     fail("centre_precision",
          "found \"" + found + "\", expected \"fp32\", \"bf16_momentum\" or \"bf16\" with " +
-             (adamw ? "optimizer \"adamw\": the second moments of a row are too different in size"
-                    : "loss \"softmax\": a row and its bias are too different in size"));
+             (adamw ? "optimizer \"adamw\": a row's second moments differ too much for one scale"
+                    : "loss \"softmax\": a row and its bias differ too much for one scale"));
   }
   const bool rounds = job.centre_precision != CentrePrecision::kFp32 &&
                       job.centre_precision != CentrePrecision::kBf16Momentum;
   if (job.init_centres == InitialCentres::kMean && rounds && !adamw && centre_momentum(job) == 0) {
     fail("init_centres",
-         "found \"mean\", but the momentum of the centres is 0: the means are summed with the help "
-         "of its memory; set centre_momentum, or centre_precision to \"fp32\"");
+         "found \"mean\", but the momentum of the centres is 0: its memory is needed for the "
+         "rounding errors of the means; set centre_momentum, or centre_precision to \"fp32\"");
   }
 }
 
@@ -281,7 +281,8 @@ void check_loss(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
-/// Rejects losses of a teacher that do not suit the job's classification layer.
+/// Rejects keys of distillation that do not work with the job's classification layer or with each
+/// other.
 void check_distillation(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);

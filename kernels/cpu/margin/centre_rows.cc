@@ -17,8 +17,8 @@ std::int64_t row_bytes(const Tensor& t) {
   return t.shape[1] * static_cast<std::int64_t>(size_of(t.dtype));
 }
 
-/// First element of a row's momentum in the sequence of random bits, of which a centre takes
-/// fewer. 16-bit numbers share the 32 bits of an element instead.
+/// Index of the random bits of a momentum's first element, beyond those of the centre. Only for
+/// one-byte numbers: with 16-bit numbers, centre and momentum share the 32 bits of an element.
 constexpr std::int64_t kMomentumElement = std::int64_t{1} << 31;
 
 }  // namespace

@@ -89,7 +89,7 @@ class CentreRows {
     AlignedVector<float> floats;     // [tile, stride]
     AlignedVector<BFloat16> halves;  // [tile, stride]
     AlignedVector<float> row;        // [D]
-    // [D] each: a row of one-byte numbers as float32, and zeros in the place of a missing momentum.
+    // [D] each: a row of one-byte numbers as float32. Without momentum, `momentum` has zeros.
     AlignedVector<float> weight, momentum;
   };
   /// Allocates the part of `scratch` that single rows need.
@@ -115,7 +115,7 @@ class CentreRows {
   void add_stretches(const ActiveRow& row, bool state, std::vector<Stretch>& stretches) const;
   /// Returns one row as float32: the table's own memory, or a copy in scratch.row.
   const float* row(const ActiveRow& row, Scratch& scratch) const;
-  // REQUIRES below: allocate_rows(scratch).
+  // The functions below REQUIRE a call of allocate_rows(scratch).
 
   /// Prefetches what move() will read, because the hardware cannot predict these accesses.
   void prefetch_state(const ActiveRow& row) const;
@@ -139,7 +139,7 @@ class CentreRows {
   float catch_up_row(const ActiveRow& row, float* floats, BFloat16* halves, Scratch& scratch) const;
   [[nodiscard]] float inverse_of(double squares) const;
   [[nodiscard]] std::byte* address(const Tensor& t, std::int64_t c) const;
-  /// Returns the row for a kernel with kernel_precision_: in the table, or a copy in scratch.
+  /// Returns the row in kernel_precision_: a view of the table, or of a copy in scratch.
   [[nodiscard]] CentreRow describe(const ActiveRow& row, const CentreGradient& g,
                                    Scratch& scratch) const;
   [[nodiscard]] void* weight_of(std::int64_t c, Scratch& scratch) const;
@@ -164,7 +164,7 @@ class CentreRows {
   float* const inverse_norm_;
   std::int32_t* const updated_;
   const CentrePrecision precision_;
-  const CentrePrecision kernel_precision_;  // of describe()
+  const CentrePrecision kernel_precision_;  // of the rows that describe() returns
 };
 
 }  // namespace pfc

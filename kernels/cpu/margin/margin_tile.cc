@@ -230,8 +230,8 @@ void MarginTileWorker::begin_tile(const MarginStep& step, const ClassTile& tile,
     products = products_.data();
     failed_ |= !step.products.forward(part_, rows_, tile.size(), products, soon_);
   } else if (step.teacher != nullptr && !wanted.centres) {
-    // move() will need the kept products again, those of the targets too, which margin_gradients()
-    // overwrites.
+    // Copies them, because margin_gradients() overwrites the targets' products, and a later pass
+    // for the centres needs all kept products again.
     std::copy_n(products, tile.size() * step.samples, products_.data());
     products = products_.data();
   }

@@ -56,7 +56,8 @@ void TeacherLogits::begin_forward(int part) {
   std::ranges::fill(parts_[static_cast<std::size_t>(part)].sums, 0.0);
 }
 
-// Numbers after the dimension stay zero, and rows after the classes stay finite.
+// Copies only whole rows of the table. The padding at the end of each row stays zero, and unused
+// rows of the tile stay finite.
 void TeacherLogits::find_cosines(int part, const Tile& tile) {
   Part& p = parts_[static_cast<std::size_t>(part)];
   const std::size_t row = static_cast<std::size_t>(dimension_) * number_bytes(options_);

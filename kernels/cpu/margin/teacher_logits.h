@@ -22,8 +22,8 @@ class TeacherLogits {
  public:
   TeacherLogits(const MarginSoftmaxOptions& options, const VectorKernels& kernels);
 
-  /// Begins a step with the teacher's embeddings [N, D], not normalised, and its centres [R, D] of
-  /// the classes from first_class on, borrowed. REQUIRES: called outside the team.
+  /// Begins a step. embeddings: the teacher's, [N, D], not normalised. centres: the teacher's,
+  /// [R, D], from class first_class on; borrowed. REQUIRES: called outside the team.
   void begin(CpuOps& ops, const Tensor& embeddings, const Tensor& centres,
              std::int64_t first_class);
 
@@ -43,8 +43,8 @@ class TeacherLogits {
   double combine(const float* sums);
   /// Sets the factor of the gradients. REQUIRES: combine() came first.
   void set_gradient_scale(double gradient_scale);
-  /// Computes the tile's gradients, which add_gradients() adds to `gradients` [classes, N] and
-  /// `along` [classes] (MarginTile). The products may be overwritten in between.
+  /// Computes the tile's gradients. add_gradients() then adds them to `gradients` [classes, N] and
+  /// `along` [classes] (MarginTile). The caller may overwrite the products between the two calls.
   void backward(int part, const Tile& tile);
   void add_gradients(int part, std::int64_t classes, float* gradients, float* along) const;
 

@@ -112,7 +112,8 @@ void gradients_of(const MarginTile& t, std::int64_t j, const float* row, const f
   along[j] = sum * inverse;
 }
 
-/// Returns the logit / temperature of a cosine, which rounding may have moved outside [-1, 1].
+/// Returns logit / temperature. Limits the cosine to [-1, 1], because rounding may have moved it
+/// outside.
 template <typename V>
 [[gnu::always_inline]] inline V distilled_logit(const DistilledTile& t, V cosine) {
   cosine = cosine > 1.f ? V{} + 1.f : cosine;

@@ -55,7 +55,7 @@ std::uint32_t largest_bits(const float* x, std::int64_t n) {
   return rest;
 }
 
-/// Rounds x to numbers times the scale, and stores their codes.
+/// Rounds x to one-byte numbers times the scale, in place, and stores their codes.
 template <typename Numbers>
 void round_row(const OneByteRow& row, const RowRounding& rounding, float scale, float* x) {
   const float inverse = 1.f / scale;
@@ -86,8 +86,9 @@ float write_row(const OneByteRow& row, const RowRounding& rounding, float* x) {
     return scale;
   }
   round_row<Numbers>(row, rounding, scale, x);
-  // The largest number may now fit a smaller scale, with which the row is stored exactly. So equal
-  // rows have equal bytes, also after they were converted to float32 and back.
+  // If rounding has made the largest number smaller, a smaller scale may now fit. Stores the row
+  // with that scale, which is exact. So equal rows have equal bytes, also after a conversion to
+  // float32 and back.
   const float least = row_scale<Numbers>(largest_bits(x, row.n));
   return least == scale ? scale : write_row<Numbers>(row, rounding, x);
 }

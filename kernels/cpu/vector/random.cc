@@ -13,9 +13,10 @@ namespace pfc::PFC_ISA {
 namespace {
 
 using UInt [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint32_t;
-using Bytes [[gnu::vector_size(PFC_VECTOR_BYTES / 4)]] = std::uint8_t;  // one for each lane of UInt
-using HalfUInt [[gnu::vector_size(PFC_VECTOR_BYTES / 2)]] = std::uint32_t;  // ... of ULong
-using Floats [[gnu::vector_size(PFC_VECTOR_BYTES / 2)]] = float;            // ... of Double
+// With as many lanes as UInt (Bytes), ULong (HalfUInt) and Double (Floats).
+using Bytes [[gnu::vector_size(PFC_VECTOR_BYTES / 4)]] = std::uint8_t;
+using HalfUInt [[gnu::vector_size(PFC_VECTOR_BYTES / 2)]] = std::uint32_t;
+using Floats [[gnu::vector_size(PFC_VECTOR_BYTES / 2)]] = float;
 
 /// Returns the 64-bit products of the even lanes, for which GCC has no operator.
 [[gnu::always_inline]] inline ULong multiply_even(ULong a, ULong b) {

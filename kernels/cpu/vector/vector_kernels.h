@@ -79,14 +79,14 @@ struct MarginTile {
   std::int32_t first_class;  ///< number of the tile's first class
 };
 
-/// A tile of the distillation of logits: products [classes, samples] of each centre (not
-/// normalised) with each normalised embedding, and cosines of the teacher's.
+/// A tile of the distillation of logits. Its kernels take products [classes, samples] of each of
+/// the network's centres (not normalised) with each normalised embedding, and the teacher's
+/// cosines.
 struct DistilledTile {
   std::int64_t classes, samples;
   const float* inverse_norm;  ///< [classes]
-  float scale;                ///< of the logits / temperature
-  /// [samples], for distilled_gradients(): what exp() of the network's and the teacher's logits is
-  /// multiplied by.
+  float scale;                ///< scale of the logits / temperature
+  /// [samples], for distilled_gradients(): factors of exp(logit) of the network and of the teacher.
   const float *network_factor, *teacher_factor;
 };
 
@@ -159,8 +159,8 @@ struct OneByteRow {
   std::int64_t n;
 };
 
-/// How a row is rounded: to the nearest numbers, or stochastically with the rounding_bits() of the
-/// elements from first_element on.
+/// How a row is rounded: to the nearest numbers, or stochastically. Element i then uses
+/// rounding_bits() of element first_element + i.
 struct RowRounding {
   bool stochastic = false;
   RoundingKey key = {};
@@ -168,8 +168,8 @@ struct RowRounding {
 };
 
 /// The words of random_words(seed, stream, a, b) for b = first, first + 1, ... If late is above 0,
-/// blocks whose first word of random_words(seed, Stream::kSamplePhase, 0, b) is at least late have
-/// a + 1 instead of a.
+/// block b has a + 1 instead of a if word 0 of random_words(seed, Stream::kSamplePhase, 0, b) is at
+/// least `late`.
 struct RandomBlocks {
   std::uint64_t seed;
   Stream stream;
@@ -382,8 +382,8 @@ struct VectorKernels {
   /// struct.
   void (*distilled_sums)(const DistilledTile& t, const float* products, const float* cosines,
                          float* sums);
-  /// Replaces the cosines by the gradients of the logits' loss, in the form of margin_gradients(),
-  /// and fills `along` as it does.
+  /// Replaces the cosines by the gradients of the loss of logits, and fills `along`. Both have the
+  /// form that margin_gradients() gives them.
   void (*distilled_gradients)(const DistilledTile& t, const float* products, float* cosines,
                               float* along);
   /// Fills cosines [classes, samples] with the largest cosine of each class, and winners with the
@@ -430,8 +430,8 @@ struct VectorKernels {
   /// Writes words [blocks, 4].
   void (*random_row)(const RandomRow& r, std::uint32_t* words);
   /// Computes numbers [pairs, 2] = box_muller(words[i][0], words[i][1]) for words [pairs, 2].
-  /// Returns false, about once in 2 million pairs, if the last bit of a number may differ. `pairs`
-  /// is a multiple of kRandomBlocks.
+  /// Returns false if the last bit of a number may be wrong, which happens about once in 2 million
+  /// pairs. `pairs` is a multiple of kRandomBlocks.
   bool (*normal_pairs)(const std::uint32_t* words, std::int64_t pairs, float* numbers);
 };
 

@@ -108,9 +108,9 @@ struct Rounding {
   std::int64_t update;
 };
 
-/// Stores the new numbers of a row that are float32 or bfloat16, and returns this lane's part of the
-/// squares of the stored centre. each_pack(f) calls f(i, centre, momentum, second moment) for each of
-/// the lane's packs.
+/// Stores the new numbers of a float32 or bfloat16 row. Returns the sum of squares of the stored
+/// centre, for this lane's part. each_pack(f) calls f(i, centre, momentum, second moment) for each
+/// of the lane's packs.
 template <typename Row, typename EachPack>
 __device__ __forceinline__ float store_row(Row& row, const CentreTableView& /*table*/,
                                            const RoundingKey& key, const EachPack& each_pack) {
@@ -141,12 +141,13 @@ __device__ __forceinline__ float store_row(Row& row, const CentreTableView& /*ta
   return squares;
 }
 
-/// Stores rows of one-byte numbers: a pass for their scales precedes the one that rounds.
+/// Stores a row of one-byte numbers in two passes: measure() all numbers, set_scale(), then store()
+/// all numbers and finish().
 template <typename Numbers>
 class OneByteWriter {
  public:
   using Number = OneByteNumber<Numbers>;
-  /// first_element: of the row in the sequence of random bits.
+  /// first_element: index of the random bits of the row's first element.
   __device__ OneByteWriter(Number* row, std::int64_t dimension, bool packs, const RoundingKey& key,
                         std::uint32_t first_element)
       : row_(row), d_(dimension), packs_(packs), key_(key), first_(first_element) {}
@@ -179,8 +180,8 @@ class OneByteWriter {
     measure(i, stored);
     store_numbers(row_, i, d_, packs_, codes);
   }
-  /// Returns the final scale: if rounding has lowered the largest number so far that a smaller scale
-  /// fits, stores the same numbers with that, as kernels/cpu/vector/one_byte_rows.cc does.
+  /// Returns the final scale. If rounding has made the largest number so small that a smaller scale
+  /// fits, first stores the same numbers with that scale (as cpu/vector/one_byte_rows.cc does).
   __device__ float finish() {
     const float before = scale_;
     if (!(before > 0)) return before;

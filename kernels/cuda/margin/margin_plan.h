@@ -36,8 +36,8 @@ struct MarginPlanOptions {
 ///   binary cross-entropy 8 N' slots, several targets 16 N', sub-centres 4 T N'.
 /// - tile (N' (4 + bf16 ? 2 : 0) + D' (P + 4) + 4): products and gradients of one tile.
 ///   Sub-centres add tile N' 4 / K: largest cosines.
-/// - With distillation, of a teacher of size E': N' (E' P + 16 + 24 slots), and for each row of a
-///   tile 4 N' + E' P, and 4 N' for float factors.
+/// - Distillation adds N' (E' P + 16 + 24 slots), where E' is the padded size of the teacher's
+///   embeddings. Each row of a tile takes 4 N' + E' P more; float factors take another 4 N'.
 ///
 /// At N = 1024, D = 512 and 58240 classes or more, on an H100: 543 MB, of which 5 MB are for
 /// embeddings.

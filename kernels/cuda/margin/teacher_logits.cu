@@ -9,11 +9,11 @@ namespace pfc {
 namespace {
 
 constexpr unsigned kTeacherWarps = kThreads / kWarp;
-constexpr int kDistilledSamples = 4;  // of a lane
+constexpr int kDistilledSamples = 4;  // per lane
 constexpr unsigned kDistilledColumns = kWarp * kDistilledSamples;
 
-/// Returns the logit / temperature of a cosine, which rounding may have moved outside [-1, 1].
-/// Keeps a NaN.
+/// Returns logit / temperature. Limits the cosine to [-1, 1], because rounding may have moved it
+/// outside. Keeps a NaN.
 __device__ __forceinline__ float distilled_logit(const DistilledProducts& t, float cosine) {
   cosine = cosine > 1.f ? 1.f : cosine;
   cosine = cosine < -1.f ? -1.f : cosine;
@@ -121,7 +121,7 @@ __global__ void combine_distilled_kernel(const float* sums, std::int64_t samples
   if (threadIdx.x == 0) *loss = sum;
 }
 
-/// A lane has a pack of samples, whose values it keeps in registers, and loops over classes.
+/// Each lane loops over classes for one pack of samples. It keeps the samples' values in registers.
 template <typename Factor>
 __global__ void __launch_bounds__(kThreads)
     add_distilled_kernel(DistilledProducts t, const float* inverse_sums, float factor,

@@ -28,17 +28,17 @@ struct DistilledProducts {
 void gather_teacher(const CudaDevice& device, const Tensor& centres, const RowList& active,
                     std::int64_t count, const Tensor& to);
 
-/// Adds a tile to sums [3, slots, samples], the DistilledSums; overwrites them if `first`.
+/// Adds a tile to sums [3, slots, samples], which hold DistilledSums. If `first`, overwrites them.
 void fold_distilled(const CudaDevice& device, const DistilledProducts& tile, double* sums,
                     int slots, bool first);
 
-/// Fills out [3, samples] with the sums over the slots, which may be 0. `padded`: samples in
-/// `sums`.
+/// Fills out [3, samples] with the sums over the slots; with zeros if slots is 0. `padded`: number
+/// of samples in `sums`.
 void write_distilled_sums(const CudaDevice& device, const double* sums, int slots,
                           std::int64_t samples, std::int64_t padded, float* out);
 
-/// sums: [3, samples] over all workers. Fills inverse_sums [2, padded] with 1 / the network's and
-/// 1 / the teacher's sum, and *loss with the sum of the samples' losses.
+/// sums: [3, samples], over all workers. Fills inverse_sums [2, padded] with the reciprocals of the
+/// network's and of the teacher's sums, and *loss with the sum of the samples' losses.
 void combine_distilled(const CudaDevice& device, const float* sums, std::int64_t samples,
                        std::int64_t padded, double temperature, float* inverse_sums, double* loss);
 

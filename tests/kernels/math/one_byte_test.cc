@@ -1,5 +1,5 @@
-// Tests rows of one-byte numbers: the formats by their definitions, and the kernels of every
-// instruction set by the mean and the limits of their rounding.
+// Tests one-byte numbers against the definitions of their formats, and the mean and the limits of
+// rounding rows with the kernels of every instruction set.
 #include "kernels/math/one_byte.h"
 
 #include <gtest/gtest.h>
@@ -75,8 +75,8 @@ void expect_neighbours_by_distance(float largest) {
   }
 }
 
-// A part of these numbers are subnormal in E4M3: below 2^-6.
-TEST(OneByte, RoundsToANeighbourByTheDistance) {
+// Some of these numbers are below 2^-6, so they are subnormal in E4M3.
+TEST(OneByte, RoundsUpIfTheFractionIsAboveU) {
   expect_neighbours_by_distance<Int8Numbers>(127);
   expect_neighbours_by_distance<Fp8Numbers>(448);
 }
@@ -145,7 +145,7 @@ std::vector<float> normal_row(std::int64_t n, double deviation, unsigned seed) {
   return row;
 }
 
-TEST_P(OneByteRows, AreReadAsTheyWereRounded) {
+TEST_P(OneByteRows, AreReadWithTheirRoundedValues) {
   for (const std::int64_t n : {1, 3, 16, 100, 512}) {
     for (const double deviation : {1e-25, 0.04, 1e+30}) {
       const std::vector<float> x = normal_row(n, deviation, 5);
@@ -162,8 +162,9 @@ TEST_P(OneByteRows, AreReadAsTheyWereRounded) {
   }
 }
 
-TEST_P(OneByteRows, HaveOneFormForEqualNumbers) {
-  // The largest number is just above half of the largest code, and often rounded to that.
+TEST_P(OneByteRows, HaveEqualBytesForEqualNumbers) {
+  // The largest number is just above half of the format's largest. Rounding often lowers it so far
+  // that half the scale fits.
   const float limit = format_ == OneByteFormat::kInt8 ? 63.51f : 224.1f;
   for (int update = 1; update < 200; ++update) {
     std::vector<float> x = normal_row(20, 10, static_cast<unsigned>(update));
@@ -220,7 +221,7 @@ TEST_P(OneByteRows, AgreeForAllInstructionSets) {
   EXPECT_EQ(mine.scale, first.scale);
 }
 
-TEST_P(OneByteRows, OfZerosStayZeros) {
+TEST_P(OneByteRows, StayZerosIfAllNumbersAreZero) {
   const std::vector<float> zeros(50);
   for (const RowRounding& rounding : {RowRounding{}, stochastic(1)}) {
     EXPECT_EQ(store(zeros, rounding).numbers, zeros);
@@ -243,7 +244,7 @@ TEST_P(OneByteRows, KeepAHugeElementAndTheMeanOfTheOthers) {
   EXPECT_NEAR(sum / kCount, 1e-3, 5 * std::sqrt(1e-3 * step / kCount) + 1e-7 * step);
 }
 
-TEST_P(OneByteRows, AreNotANumberIfOneElementIs) {
+TEST_P(OneByteRows, BecomeNanIfOneNumberIsNanOrTooLarge) {
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::max()}) {
     for (const std::size_t place : {std::size_t{0}, std::size_t{30}, std::size_t{36}}) {

@@ -1,5 +1,5 @@
-// Tests checkpoints of class centres in one byte per number: between numbers of workers, between
-// precisions, and with and without momentum.
+// Tests checkpoints of one-byte class centres. They are loaded with other numbers of workers, in
+// other precisions, and with and without momentum.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -188,7 +188,7 @@ TEST_F(OneByteCheckpoint, LoadsIntoOtherPrecisionsAndBack) {
   }
 }
 
-TEST_F(OneByteCheckpoint, UsesUpTheMomentumThatTheNextJobDoesNotKeep) {
+TEST_F(OneByteCheckpoint, AppliesMissedUpdatesIfTheNextJobKeepsNoMomentum) {
   const AllRows with = save(2, 1, CentrePrecision::kFp32, 0.9);
   EXPECT_NE(with.current, with.centres) << "some rows have missed updates";
   const AllRows without = load(3, CentrePrecision::kFp32, 0);
@@ -198,7 +198,7 @@ TEST_F(OneByteCheckpoint, UsesUpTheMomentumThatTheNextJobDoesNotKeep) {
   }
 }
 
-TEST_F(OneByteCheckpoint, StartsAMomentumOfZeros) {
+TEST_F(OneByteCheckpoint, StartsMomentumAtZeroIfNoneIsStored) {
   const AllRows without = save(2, 1, CentrePrecision::kInt8, 0);
   const AllRows with = load(1, CentrePrecision::kInt8, 0.9);
   EXPECT_EQ(with.centres, without.centres);

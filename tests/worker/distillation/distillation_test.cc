@@ -45,7 +45,7 @@ class KnownTeacher : public SmallBackbone {
   std::vector<float> embeddings_;
 };
 
-/// Classes with the names n0, n1 and so on.
+/// A data set whose classes have the names n0, n1 and so on.
 class NamedClasses : public testing::FakeDataset {
  public:
   NamedClasses() : FakeDataset(6) {}
@@ -125,7 +125,7 @@ TEST(DistillationLoss, NamesATeacherWhoseEmbeddingsAreNotFinite) {
                 "finite"));
 }
 
-TEST(DistillationLoss, GathersEmbeddingsOfAnotherSizeForLogitsAlone) {
+TEST(DistillationLoss, GathersEmbeddingsOfAnotherSizeIfOnlyLogitsAreCompared) {
   const std::vector<float> theirs = random_rows(2);
   const DistillationOptions options{.kind = DistillEmbeddings::kNone,
                                     .batch = kBatch,
@@ -256,7 +256,7 @@ class Centres : public TeacherFile {
   const NamedClasses named_;
 };
 
-TEST_F(Centres, OfTheFileBecomeUnitVectorsOfAShard) {
+TEST_F(Centres, FillAShardWithUnitVectorsFromTheFile) {
   testing::CountingOps ops(1);
   const OwnedTensor rows(ops, {2, 8});
   found().fill(ops, {3, 5}, rows);
@@ -270,9 +270,9 @@ TEST_F(Centres, OfTheFileBecomeUnitVectorsOfAShard) {
   }
 }
 
-TEST_F(Centres, OfOtherClassesAreRejected) {
+TEST_F(Centres, AreRejectedForOtherClasses) {
   job_.num_classes = 6;
-  EXPECT_THAT(centres_refusal(), HasSubstr("are of 5 classes, expected the job's 6"));
+  EXPECT_THAT(centres_refusal(), HasSubstr("have 5 classes, expected the job's 6"));
   job_.num_classes = 5;
   std::ofstream(folder_ / "identities.txt") << "n0\nn1\nx\nn3\nn4\n";
   EXPECT_THAT(centres_refusal(), HasSubstr("identities.txt: class 2 is \"x\", but \"n2\" in the "

@@ -52,7 +52,7 @@ TEST_F(Centres, StartNormallyDistributedWithDeviationOneHundredth) {
   EXPECT_NEAR(fourth / n, 3, 5 * std::sqrt(96 / n));
 }
 
-// So a job that starts again has the same centres, with any version of pfc.
+// This makes the centres the same in every start of a job and in every version of pfc.
 TEST_F(Centres, StartAsAFunctionOfSeedClassAndElement) {
   constexpr std::int64_t kDimension = 31, kFirst = 1'000'000'007;
   const RowRange shard{kFirst, kFirst + 5};

@@ -51,7 +51,7 @@ TEST_F(ClassSampler, SamplesTheSameClassesForAnyNumberOfWorkers) {
   }
 }
 
-// Small shards begin and end within a block of four, and may hold no drawn class at all.
+// Small shards begin and end within a block of four classes. Some have no drawn class.
 TEST_F(ClassSampler, SamplesTheSameClassesInShardsOfAnySize) {
   const SampleOptions options{.classes = 200, .rate = 0.3, .seed = 3};
   const Classes labels{0, 17, 18, 101, 102, 199};
@@ -88,8 +88,9 @@ TEST_F(ClassSampler, DrawsEveryClassAgainAfterHoldSteps) {
   }
 }
 
-// Of the drawn classes, (1 - rate) / hold leave in every step, and as many others come.
-TEST_F(ClassSampler, HoldKeepsTheRateAndDividesTheChanges) {
+// In every step (1 - rate) / hold of the drawn classes leave the sample, and as many others join
+// it.
+TEST_F(ClassSampler, HoldKeepsTheRateAndReducesTheChanges) {
   constexpr double kRate = 0.1;
   for (const std::int64_t hold : {1, 4, 16}) {
     for (const std::int64_t step : {0, 7, 1'000'000}) {
@@ -109,7 +110,7 @@ TEST_F(ClassSampler, HoldKeepsTheRateAndDividesTheChanges) {
   }
 }
 
-// With a schedule the number of the last draw is compared with the rate of each step.
+// With a schedule, each step compares the held random numbers with its own rate.
 TEST_F(ClassSampler, HeldClassesFollowTheRateOfTheStep) {
   const Classes before = held(0.1, 7, 8);
   const auto count = static_cast<double>(before.size());

@@ -102,7 +102,7 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
   return of_norms + testing::bytes_of_new() - before;
 }
 
-/// slack: bytes of objects other than arrays.
+/// slack: allowed difference, for objects other than arrays, in bytes.
 void expect_stated_bytes(const MarginSoftmaxOptions& options, double slack = 500) {
   for (const int threads : {1, 3}) {
     bytes_of_first_step(options, threads);  // makes one-time allocations

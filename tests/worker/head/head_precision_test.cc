@@ -107,8 +107,8 @@ class CentresKeptAs : public OnHeadDevice<std::tuple<TestDevice, CentrePrecision
  protected:
   const TestDevice device_ = std::get<0>(GetParam());
   const CentrePrecision precision_ = std::get<1>(GetParam());
-  /// Returns the error of rounding to the nearest, relative to numbers of usual size: 2^-9 for 8
-  /// bits of mantissa, 2^-5 for 4. int8 has about 40 steps for a number of usual size.
+  /// Returns the relative error of rounding a number of usual size to the nearest: 2^-9 with 8
+  /// significant bits, 2^-5 with 4. In int8 such a number has about 40 steps.
   [[nodiscard]] double rounding() const {
     if (precision_ == CentrePrecision::kFp8) return 1.0 / 32;
     return precision_ == CentrePrecision::kInt8 ? 1.0 / 80 : 1.0 / 512;

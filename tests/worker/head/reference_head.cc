@@ -95,8 +95,8 @@ class Reference {
     }
   }
 
-  // Adds the gradients of T^2 KL(q || p) of one sample, where q is the teacher's softmax and p the
-  // network's, at temperature T; returns it without its weight.
+  // Returns one sample's loss T^2 KL(q || p), without its weight, and adds its weighted gradients.
+  // q is the teacher's softmax and p the network's, at temperature T.
   double distil(const double* x, const float* teacher, const std::vector<std::int64_t>& active,
                 double* dx, std::int64_t n) {
     const double t = o_.distillation.temperature, x_length = length(x, d_);

@@ -28,8 +28,8 @@ struct ArcfaceCheckpoint {
 /// sequence of files is missing.
 std::optional<ArcfaceCheckpoint> find_arcface_checkpoint(const std::filesystem::path& folder);
 
-/// Calls `take` with the centres of each GPU, in order: the class of the first one, their length D,
-/// and the centres [n, D]. Throws InputError that names a file without centres.
+/// Calls `take` for each GPU, in order. first: class of the first centre. dimension: D. centres:
+/// [n, D]. Throws InputError that names the file if a file has no centres.
 using TakeArcfaceCentres =
     std::function<void(std::int64_t first, std::int64_t dimension, std::span<const float> centres)>;
 void read_arcface_centres(const ArcfaceCheckpoint& from, const TakeArcfaceCentres& take);

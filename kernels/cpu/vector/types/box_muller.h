@@ -23,7 +23,7 @@ using ULong [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::uint64_t;
 #endif
 }
 
-/// Converts integers below 2^52: they are the mantissa of a number that starts at 2^52.
+/// Converts integers below 2^52: as the mantissa of 2^52 they give 2^52 + x.
 [[gnu::always_inline]] inline Double double_of(ULong x) {
   return reinterpret_cast<Double>(x | 0x4330000000000000u) - 0x1p52;
 }
@@ -77,9 +77,9 @@ struct SineCosine {
   return {.sine = r + r * z * s, .cosine = 1.0 + z * c};
 }
 
-/// Two numbers for each lane, with the bits of box_muller(), except in the lanes of `doubtful` (all
-/// bits set; else 0). There the last bit of a float may differ, because the exact value is as near
-/// as the errors of these functions to the middle between two floats.
+/// Two numbers for each lane, which round to the floats of box_muller(). In lanes where `doubtful`
+/// has all bits set (else it is 0), the last bit of a float may differ: the exact value is so near
+/// to the middle between two floats that the errors of these functions may decide the rounding.
 struct NormalVectors {
   Double a, b;
   ULong doubtful;
@@ -91,7 +91,8 @@ struct NormalVectors {
   const Double radius = square_root(-2.0 * log_of_fraction((double_of(word1) + 0.5) * 0x1p-32));
   Double angle = 6.283185307179586476925 * (double_of(word2) * 0x1p-32);
   asm("" : "+x"(angle));  // rounds it as box_muller() does, instead of in a fused multiply-add
-  // The nearest multiple of pi / 2, as two numbers: the first has 33 bits, so r is nearly exact.
+  // r = angle - k pi / 2 for the nearest k. pi / 2 is the sum of two numbers. The first has at most
+  // 33 bits, so its product with k is exact.
   const ULong quarters = (word2 + (1u << 29)) >> 30;
   const Double k = double_of(quarters);
   const Double r = (angle - k * 0x1.921fb544p+0) - k * 0x1.0b4611a626331p-34;
@@ -104,7 +105,8 @@ struct NormalVectors {
   NormalVectors normal{.a = radius * reinterpret_cast<Double>(cosine ^ cosine_sign),
                        .b = radius * reinterpret_cast<Double>(sine ^ sine_sign),
                        .doubtful = {}};
-  // The middle between two floats: the 29 bits that a float drops are 2^28. Differences wrap.
+  // A float drops 29 bits. In the middle between two floats these bits are 2^28. The sums wrap
+  // around below 0.
   constexpr std::uint64_t kDropped = (1u << 29) - 1, kMiddle = 1u << 28, kErrors = 64;
   const ULong a = (reinterpret_cast<ULong>(normal.a) + (kErrors - kMiddle)) & kDropped;
   const ULong b = (reinterpret_cast<ULong>(normal.b) + (kErrors - kMiddle)) & kDropped;

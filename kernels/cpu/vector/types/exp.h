@@ -18,9 +18,9 @@ struct Bits<Vector> {
   using Type [[gnu::vector_size(PFC_VECTOR_BYTES)]] = std::int32_t;
 };
 
-/// Returns exp(x) for x <= 0, and for x up to 88, with a relative error below 1e-7. Returns 0 below
-/// -87.3, the logarithm of the smallest normal float, and for -infinity. Reduces the argument to
-/// |r| <= ln(2) / 2 (Cody and Waite), and then sums Taylor's series up to the sixth power.
+/// Returns exp(x) for x <= 88, with a relative error below 1e-7. Returns 0 below -87.3, the
+/// logarithm of the smallest normal float, and for -infinity. Reduces the argument to |r| <= ln(2)
+/// / 2 (Cody and Waite), and then sums Taylor's series up to the sixth power.
 template <typename V>
 [[gnu::always_inline]] inline V exp_of_negative(V x) {
   using Int = typename Bits<V>::Type;

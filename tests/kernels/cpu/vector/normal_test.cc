@@ -22,8 +22,8 @@ constexpr std::int64_t kGroup = kRandomBlocks;  // pairs of a call
 
 class NormalPairs : public ::testing::TestWithParam<const VectorKernels*> {
  protected:
-  /// Compares a group of pairs with the formula, unless the kernel reports a doubt. Returns whether
-  /// it does not.
+  /// Returns false if the kernel reports that a bit may be wrong. Otherwise compares the pairs with
+  /// the formula, and returns true.
   static bool has_the_bits_of_the_formula(const std::vector<std::uint32_t>& words) {
     std::vector<float> numbers(words.size());
     if (!GetParam()->normal_pairs(words.data(), kGroup, numbers.data())) return false;
@@ -38,7 +38,7 @@ class NormalPairs : public ::testing::TestWithParam<const VectorKernels*> {
   }
 };
 
-TEST_P(NormalPairs, HaveTheBitsOfTheFormulaAndFewDoubts) {
+TEST_P(NormalPairs, HaveTheBitsOfTheFormulaAndAreRarelyDoubtful) {
   std::mt19937 generator(11);
   std::vector<std::uint32_t> words(2 * kGroup);
   constexpr int kGroups = 100'000;
@@ -61,7 +61,7 @@ TEST_P(NormalPairs, AreExactAtTheEndsOfAllRanges) {
   for (std::uint32_t eighth = 0; eighth < 8; ++eighth) {
     for (const std::int32_t offset : {-100, -2, -1, 0, 1, 2, 100}) {
       const std::uint32_t angle = (eighth << 29) + static_cast<std::uint32_t>(offset);
-      const bool axis = eighth % 2 == 0 && offset == 0;  // a number is as small as its error
+      const bool axis = eighth % 2 == 0 && offset == 0;  // its sine or cosine is near 0: doubtful
       for (const std::uint32_t radius : radii) {
         std::vector<std::uint32_t> words;
         for (std::int64_t i = 0; i < kGroup; ++i) words.insert(words.end(), {radius, angle});
@@ -105,7 +105,8 @@ TEST(NormalRow, HasTheFormulasBitsAtAnyLength) {
   }
 }
 
-// In about one of 8000 rows of 512 numbers, the vectors' errors may round a number differently.
+// About one of 8000 rows of 512 numbers has a doubtful number. The scalar formula computes it
+// again.
 TEST(NormalRow, HasTheFormulasBitsInManyRows) {
   for (std::uint64_t row = 0; row < 20'000; ++row) {
     expect_the_formula({.seed = 2048, .row = row, .deviation = 0.01f}, 512);
