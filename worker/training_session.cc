@@ -124,7 +124,9 @@ void TrainingSession::connect(const SessionOptions& options) {
   comms.hosts = gather_texts(*comms.inputs, host_of(options));
   std::vector<HostFact> facts = facts_of_host(*local.dataset, local.evaluation_sets);
   if (local.teacher) {
-    facts.push_back({job.teacher.string(), teacher_, "give every host the same file"});
+    facts.push_back({job.teacher.string(), teacher_,
+                     "give every host the same file; if some of them lack bf16, set "
+                     "teacher_precision to fp32"});
   }
   const auto warnings = compare_hosts(*comms.inputs, comms.hosts, facts);
   for (const std::string& warning : warnings) spdlog::warn("{}", warning);

@@ -140,7 +140,9 @@ TEST_F(TwoWorkers, ResumeDistillationBitExactly) {
   distilled.gradient_acc = 2;
   distilled.batch_size = 4;
   expect_the_same_bits_after_a_stop(distilled, {"*"});
-  for (const double loss : values_in(whole_.path(), "distillation_loss")) EXPECT_GT(loss, 0);
+  const std::vector<double> losses = values_in(whole_.path(), "distillation_loss");
+  EXPECT_FALSE(losses.empty());
+  for (const double loss : losses) EXPECT_GT(loss, 0);
 }
 
 // The teacher is the output of another job. Its centres are in that job's newest checkpoint, where
@@ -163,7 +165,9 @@ TEST_F(TwoWorkers, DistilLogitsOfAnEarlierJobAndResumeBitExactly) {
   distilled.gradient_acc = 2;
   distilled.batch_size = 4;
   expect_the_same_bits_after_a_stop(distilled);
-  for (const double loss : values_in(whole_.path(), "logits_loss")) EXPECT_GT(loss, 0);
+  const std::vector<double> losses = values_in(whole_.path(), "logits_loss");
+  EXPECT_FALSE(losses.empty());
+  for (const double loss : losses) EXPECT_GT(loss, 0);
   distilled.output = data_ / "again";
   testing::with_sessions(distilled, kTwoWorkers, [&](int /*rank*/, TrainingSession& session) {
     const std::vector<float> found =

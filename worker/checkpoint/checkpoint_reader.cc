@@ -90,9 +90,12 @@ void check_fits(const std::filesystem::path& folder, const format::Identity& id,
              std::to_string(model.feature_size));
   check_same(folder, "sub_centres", id.value_of("sub_centres", 1).dump(),
              std::to_string(model.sub_centres));
-  check_same(folder, "embedding_size (plus 1 for a bias)",
-             std::to_string(id.embedding_size / model.sub_centres),
-             std::to_string(model.embedding_size / model.sub_centres));
+  const auto numbers_of_centre = [&](std::int64_t row) {
+    const bool divides = row % model.sub_centres == 0;
+    return std::to_string(row / model.sub_centres) + (divides ? "" : " and a fraction");
+  };
+  check_same(folder, "embedding_size (plus 1 for a bias)", numbers_of_centre(id.embedding_size),
+             numbers_of_centre(model.embedding_size));
   check_same(folder, "the number of classes", std::to_string(id.classes),
              std::to_string(model.classes));
   check_same(folder, "optimizer", job_value("optimizer"),

@@ -72,6 +72,11 @@ void check_rows(const SafetensorsFile& file, const std::string& name, std::int64
   if (found.dtype != "F32" || found.shape != std::vector{rows, sub_centres}) {
     fail(scales, "F32", sub_centres);
   }
+  if (sub_centres < 1 || dimension % sub_centres != 0) {
+    throw InputError(file.path().string() + ": " + name + " has rows of " +
+                     std::to_string(dimension) + " numbers, expected a multiple of sub_centres, " +
+                     std::to_string(sub_centres));
+  }
 }
 
 /// Returns whether the file has momentum. Only a job with SGD and momentum 0 writes none.
@@ -212,6 +217,7 @@ void use_up_momentum(const UpdateHistory& history, std::span<std::int32_t> updat
     const auto own = momentum.subspan(row * d, d);
     if (std::ranges::all_of(own, [](float x) { return x == 0; })) continue;
     const CatchUp& missed = plan.table()[plan.index()[row]];
+    if (missed.wv == 0 && missed.vv == 0) continue;  // the momentum has no effect any more
     for (std::size_t i = 0; i < d; ++i) apply_sgd(missed, weight[row * d + i], own[i]);
     updated[row] = history.count();
   }
@@ -250,10 +256,15 @@ void fill_centres(const TrainingState& state, const SeenUpdates& seen, const Rea
 
 CaughtUpRows::CaughtUpRows(const StoredCentres& centres, const UpdateHistory& history,
                            RowRange rows, std::int64_t dimension)
+    : CaughtUpRows(centres, history, rows, dimension, centres.seen(rows).updated) {}
+
+CaughtUpRows::CaughtUpRows(const StoredCentres& centres, const UpdateHistory& history,
+                           RowRange rows, std::int64_t dimension,
+                           std::span<const std::int32_t> updated)
     : centres_(centres), history_(history), rows_(rows), dimension_(dimension) {
   std::vector<std::int64_t> classes(static_cast<std::size_t>(rows.size()));
   std::iota(classes.begin(), classes.end(), rows.begin);
-  plan_.make(history, centres.seen(rows).updated, rows.begin, classes);
+  plan_.make(history, updated, rows.begin, classes);
 }
 
 std::span<const std::byte> CaughtUpRows::tensor(std::size_t which) {

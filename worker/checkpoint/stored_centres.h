@@ -67,6 +67,10 @@ class CaughtUpRows {
   /// Borrows the centres, whose `rows` were opened, and the history of their updates.
   CaughtUpRows(const StoredCentres& centres, const UpdateHistory& history, RowRange rows,
                std::int64_t dimension);
+  /// updated: of seen(rows), if it is known. StoredCentres::seen() reads the numbers of all rows of
+  /// a file.
+  CaughtUpRows(const StoredCentres& centres, const UpdateHistory& history, RowRange rows,
+               std::int64_t dimension, std::span<const std::int32_t> updated);
 
   /// Returns the rows of element `which` of centre_tensors(), float32 [rows, D]: a view, valid
   /// until the next call.

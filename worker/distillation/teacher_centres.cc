@@ -30,15 +30,18 @@ fs::path folder_of(const fs::path& file) { return fs::absolute(file).parent_path
 
 std::string names_file(const fs::path& file) { return folder_of(file) / "identities.txt"; }
 
-/// Divides each row [n, d] by its length. A row of zeros does not change.
-void normalise(std::span<float> rows, std::int64_t d) {
+/// Divides each row [n, d] by its length. A row of zeros does not change. Returns the index of a
+/// row that is not finite.
+std::optional<std::size_t> normalise(std::span<float> rows, std::int64_t d) {
   for (std::size_t begin = 0; begin < rows.size(); begin += static_cast<std::size_t>(d)) {
     const std::span<float> row = rows.subspan(begin, static_cast<std::size_t>(d));
     double squares = 0;
     for (const float x : row) squares += double{x} * double{x};
+    if (!std::isfinite(squares)) return begin / static_cast<std::size_t>(d);
     if (squares == 0) continue;
     for (float& x : row) x = static_cast<float>(double{x} / std::sqrt(squares));
   }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -140,9 +143,13 @@ void TeacherCentres::read_checkpoint(RowRange shard, const Take& take) const {
     return format::open_verified(source_, manifest, name);
   });
   UpdateHistory history(optimizer);
-  history.restore(stored.seen(shard).updates);
+  const SeenUpdates seen = stored.seen(shard);
+  history.restore(seen.updates);
   for (const RowRange& rows : pieces_of(shard, dimension_)) {
-    CaughtUpRows caught_up(stored, history, rows, dimension_);
+    const auto first = static_cast<std::size_t>(rows.begin - shard.begin);
+    CaughtUpRows caught_up(
+        stored, history, rows, dimension_,
+        std::span(seen.updated).subspan(first, static_cast<std::size_t>(rows.size())));
     take(rows.begin, caught_up.take_weights());
   }
 }
@@ -176,7 +183,11 @@ void TeacherCentres::fill(Ops& ops, RowRange shard, const Tensor& rows) const {
   std::vector<float> unit;
   read(shard, [&](std::int64_t first, std::span<const float> centres) {
     unit.assign(centres.begin(), centres.end());
-    normalise(unit, dimension_);
+    if (const auto bad = normalise(unit, dimension_)) {
+      throw InputError(fmt::format("teacher: {}: the centre of class {} is not finite; {}",
+                                   source_.string(), first + static_cast<std::int64_t>(*bad),
+                                   kAlternative));
+    }
     copy_rows_to_device(ops, row_range(rows, first - shard.begin, std::ssize(centres) / dimension_),
                         unit.data());
   });

@@ -41,7 +41,7 @@ struct OneByteRows {
   /// const float.
   template <typename Number, typename F>
   void each(Number* host, const F& f) {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (parallel : std::ssize(codes) > 65536)
     for (std::int64_t i = 0; i < std::ssize(scales); ++i) {
       f(OneByteRow{.format = format, .codes = codes.data() + i * size, .n = size},
         scales[static_cast<std::size_t>(i)], host + i * size);

@@ -80,7 +80,8 @@ void LocalStart::open_teacher() {
 }
 
 std::string LocalStart::brief_of_teacher() const {
-  const std::string network = teacher_brief(job.teacher, *teacher);
+  const std::string network = teacher_brief(job.teacher, *teacher) + ", computed in " +
+                              (teacher_type == DType::kBFloat16 ? "bf16" : "fp32");
   return teacher_centres ? network + "; " + teacher_centres->brief() : network;
 }
 
@@ -94,12 +95,13 @@ std::string LocalStart::other_people_of_teacher(const std::vector<std::string>& 
         compare_data(*folder, before.data, data).empty()) {
       return {};
     }
-  } catch (const InputError&) {
+  } catch (const InputError& error) {
     throw InputError(
         "teacher: " + folder->string() + " was trained on the data sets " +
         before.value_of("rec").dump() + ", expected the job's order, " + now.at("rec").dump() +
         ", because distill_logits compares classes of the same number; change the order of rec, or "
-        "set distill_logits to 0");
+        "set distill_logits to 0 (" +
+        error.what() + ")");
   }
   return "teacher: " + folder->string() +
          " was trained on other data; distill_logits compares each class with the teacher's class "

@@ -13,6 +13,12 @@ namespace pfc::keys {
 // Every number has bounds. If the meaning of a key implies none, the bounds are far beyond the
 // needs of any job, so that only a mistyped number exceeds them. They are also far below the
 // numbers with which computations would overflow.
+// The loss is multiplied by the square of the temperature, and so is the rounding of its sums.
+inline constexpr NumberRange kTemperature{.low = 0,
+                                          .high = 1'000,
+                                          .low_open = true,
+                                          .high_open = false,
+                                          .text = "a number above 0, at most 1000"};
 inline constexpr NumberRange kPositive{.low = 0,
                                        .high = 1e6,
                                        .low_open = true,
@@ -322,7 +328,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.choice("distill_embeddings", job.distill_embeddings, kDistillEmbeddings);
   v.number("distill_weight", job.distill_weight, kPositive);
   v.number("distill_logits", job.distill_logits, kNotNegative);
-  v.number("distill_temperature", job.distill_temperature, kPositive);
+  v.number("distill_temperature", job.distill_temperature, kTemperature);
   v.choice("teacher_precision", job.teacher_precision, kTeacherPrecisions);
   v.number("gradient_acc", job.gradient_acc, kBatch);
   v.flag("sync_bn", job.sync_bn);

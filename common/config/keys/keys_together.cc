@@ -210,7 +210,8 @@ void check_centres(const JobConfig& job, const JobOrigin& origin) {
   if (job.init_centres == InitialCentres::kMean && rounds && !adamw && centre_momentum(job) == 0) {
     fail("init_centres",
          "found \"mean\", but the momentum of the centres is 0: its memory is needed for the "
-         "rounding errors of the means; set centre_momentum, or centre_precision to \"fp32\"");
+         "rounding errors of the means; set centre_momentum, or centre_precision to \"fp32\" or "
+         "\"bf16_momentum\"");
   }
 }
 
@@ -287,9 +288,10 @@ void check_distillation(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
   };
+  if (job.teacher.empty()) return;  // the keys have no effect (job_warnings())
   const auto shown_number = [](double x) { return nlohmann::json(x).dump(); };
   if (job.distill_logits == 0) {
-    if (job.teacher.empty() || job.distill_embeddings != DistillEmbeddings::kNone) return;
+    if (job.distill_embeddings != DistillEmbeddings::kNone) return;
     fail("distill_embeddings",
          "found \"none\", but distill_logits is 0: nothing would be learnt from the teacher; set "
          "distill_logits to a weight, or remove one of the two keys");

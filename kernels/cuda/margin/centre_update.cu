@@ -173,7 +173,10 @@ class OneByteWriter {
     for (int k = 0; k < kPack; ++k) {
       const float u = uniform_of_bits<float>(
           rounding_bits(key_, first_ + static_cast<std::uint32_t>(i + k)));
-      const auto rounded = Numbers::template encode<float, std::uint32_t>(x.x[k] * inverse, u);
+      // The scale was computed from another evaluation of x, which may differ in its last bit.
+      const auto most = same_bits<float>(Numbers::kLargest);
+      const float number = fminf(fmaxf(x.x[k] * inverse, -most), most);
+      const auto rounded = Numbers::template encode<float, std::uint32_t>(number, u);
       codes.x[k].code = static_cast<std::uint8_t>(there ? rounded.code : 0u);
       stored.x[k] = there ? rounded.number * scale_ : 0.f;
     }

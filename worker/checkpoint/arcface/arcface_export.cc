@@ -171,13 +171,13 @@ class Exporter {
     file.end_dict();
     file.text("param_groups");
     file.begin_list();
-    group(file, 0, static_cast<std::int64_t>(names.size()));
-    group(file, static_cast<std::int64_t>(names.size()), 1);
+    group(file, 0, static_cast<std::int64_t>(names.size()), job_.momentum);
+    group(file, static_cast<std::int64_t>(names.size()), 1, centre_momentum(job_));
     file.end_list();
     file.end_dict();
   }
 
-  void group(TorchWriter& file, std::int64_t first, std::int64_t count) const {
+  void group(TorchWriter& file, std::int64_t first, std::int64_t count, double momentum) const {
     file.begin_dict();
     real(file, "lr", next_lr());
     real(file, "initial_lr", job_.lr);
@@ -191,7 +191,7 @@ class Exporter {
       real(file, "eps", 1e-8);
       flag(file, "amsgrad");
     } else {
-      real(file, "momentum", job_.momentum);
+      real(file, "momentum", momentum);
       real(file, "dampening", 0);
       flag(file, "nesterov");
     }
