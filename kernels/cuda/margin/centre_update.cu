@@ -119,25 +119,25 @@ __device__ __forceinline__ float store_row(Row& row, const CentreTableView& /*ta
   constexpr bool kRounds = !std::is_same_v<State, float>;
   const std::int64_t d = row.dimension;
   float squares = 0;
-  each_pack([&](std::int64_t i, const Pack<float>& w, const Pack<float>& v,
-                const Pack<float>& second) {
-    Pack<float> kept;
-    Pack<Weight> new_weight;
-    Pack<State> new_momentum, new_second;
+  each_pack(
+      [&](std::int64_t i, const Pack<float>& w, const Pack<float>& v, const Pack<float>& second) {
+        Pack<float> kept;
+        Pack<Weight> new_weight;
+        Pack<State> new_momentum, new_second;
 #pragma unroll
-    for (int k = 0; k < kPack; ++k) {
-      const std::uint32_t bits =
-          kRounds ? rounding_bits(key, static_cast<std::uint32_t>(i + k)) : 0u;
-      new_weight.x[k] = kept_number<Weight>(w.x[k], bits & 0xffffu);
-      new_momentum.x[k] = kept_number<State>(v.x[k], bits >> 16);
-      new_second.x[k] = kept_number<State>(second.x[k], bits >> 16);
-      kept.x[k] = i + k < d ? to_float(new_weight.x[k]) : 0.f;
-    }
-    squares += sum_of_squares(kept);
-    store_numbers(row.weight, i, d, row.packs, new_weight);
-    if (row.momentum != nullptr) store_numbers(row.momentum, i, d, row.packs, new_momentum);
-    if constexpr (Row::kSecond) store_numbers(row.second, i, d, row.packs, new_second);
-  });
+        for (int k = 0; k < kPack; ++k) {
+          const std::uint32_t bits =
+              kRounds ? rounding_bits(key, static_cast<std::uint32_t>(i + k)) : 0u;
+          new_weight.x[k] = kept_number<Weight>(w.x[k], bits & 0xffffu);
+          new_momentum.x[k] = kept_number<State>(v.x[k], bits >> 16);
+          new_second.x[k] = kept_number<State>(second.x[k], bits >> 16);
+          kept.x[k] = i + k < d ? to_float(new_weight.x[k]) : 0.f;
+        }
+        squares += sum_of_squares(kept);
+        store_numbers(row.weight, i, d, row.packs, new_weight);
+        if (row.momentum != nullptr) store_numbers(row.momentum, i, d, row.packs, new_momentum);
+        if constexpr (Row::kSecond) store_numbers(row.second, i, d, row.packs, new_second);
+      });
   return squares;
 }
 
@@ -149,7 +149,7 @@ class OneByteWriter {
   using Number = OneByteNumber<Numbers>;
   /// first_element: index of the random bits of the row's first element.
   __device__ OneByteWriter(Number* row, std::int64_t dimension, bool packs, const RoundingKey& key,
-                        std::uint32_t first_element)
+                           std::uint32_t first_element)
       : row_(row), d_(dimension), packs_(packs), key_(key), first_(first_element) {}
 
   __device__ void measure(std::int64_t i, const Pack<float>& x) {
@@ -171,8 +171,8 @@ class OneByteWriter {
     Pack<float> stored;
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
-      const float u = uniform_of_bits<float>(
-          rounding_bits(key_, first_ + static_cast<std::uint32_t>(i + k)));
+      const float u =
+          uniform_of_bits<float>(rounding_bits(key_, first_ + static_cast<std::uint32_t>(i + k)));
       // The scale was computed from another evaluation of x, which may differ in its last bit.
       const auto most = same_bits<float>(Numbers::kLargest);
       const float number = fminf(fmaxf(x.x[k] * inverse, -most), most);
