@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kernels/make_ops.h"
-#include "kernels/math/dropout.h"
+#include "kernels/math/masks/dropout.h"
 #include "tests/kernels/on_each_device.h"
 
 namespace pfc {

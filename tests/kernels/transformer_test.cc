@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/math/dropout.h"
-#include "kernels/math/token_mask.h"
+#include "kernels/math/masks/dropout.h"
+#include "kernels/math/masks/token_mask.h"
 #include "tests/kernels/on_each_device.h"
 
 namespace pfc {

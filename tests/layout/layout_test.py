@@ -18,7 +18,7 @@ SOURCE = re.compile(r"\.(h|cc|cu)$")
 INCLUDE = re.compile(r'^\s*#include "([^"]+)"', re.MULTILINE)
 MOST_CONCEPTS = 12
 # Folders that hold more, and how many. These numbers may only fall; a folder that reaches twelve leaves the list.
-FULL = {"common": 18, "kernels/cpu/vector": 15}
+FULL = {"common": 18, "kernels/cpu/vector": 14}
 
 # What each top folder may include besides itself.
 ALLOWED = {

@@ -1,4 +1,4 @@
-#include "kernels/math/dropout.h"
+#include "kernels/math/masks/dropout.h"
 
 #include <algorithm>
 

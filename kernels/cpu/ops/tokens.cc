@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "kernels/cpu/ops/cpu_ops.h"
-#include "kernels/math/token_mask.h"
+#include "kernels/math/masks/token_mask.h"
 
 namespace pfc {
 namespace {

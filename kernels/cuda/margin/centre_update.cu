@@ -184,7 +184,8 @@ class OneByteWriter {
     store_numbers(row_, i, d_, packs_, codes);
   }
   /// Returns the final scale. If rounding has made the largest number so small that a smaller scale
-  /// fits, first stores the same numbers with that scale (as cpu/vector/one_byte_rows.cc does).
+  /// fits, first stores the same numbers with that scale (as cpu/vector/centres/one_byte_rows.cc
+  /// does).
   __device__ float finish() {
     const float before = scale_;
     if (!(before > 0)) return before;

@@ -1,6 +1,6 @@
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/primitives/numbers.h"
-#include "kernels/math/dropout.h"
+#include "kernels/math/masks/dropout.h"
 
 namespace pfc {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/ops/cuda_ops.h"
 #include "kernels/cuda/primitives/numbers.h"
-#include "kernels/math/token_mask.h"
+#include "kernels/math/masks/token_mask.h"
 
 namespace pfc {
 namespace {
