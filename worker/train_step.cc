@@ -128,7 +128,7 @@ void expect_finite_loss(Trainer& t, const StepSoFar& so_far) {
   t.comm.throw_if_failed();  // the loss is valid only if no collective has failed
   if (std::isfinite(so_far.head.loss)) {
     if (t.distillation) {
-      t.distillation->expect_finite(so_far.head.distillation_loss, so_far.in.step);
+      t.distillation->expect_finite(so_far.head.logits_loss, so_far.in.step);
     }
     return;
   }
@@ -200,7 +200,7 @@ StepStats train_step(Trainer& t, StepInputs& inputs) {
     so_far.stats.loss += so_far.head.loss * share_of_micro_batch(t);
     if (t.distillation && t.distillation->compares_logits()) {
       so_far.stats.logits_loss = so_far.stats.logits_loss.value_or(0) +
-                                 so_far.head.distillation_loss * share_of_micro_batch(t);
+                                 so_far.head.logits_loss * share_of_micro_batch(t);
     }
     if (is_last(t, micro)) t.sampler.keep_images(so_far.in);
     inputs.recycle(so_far.in);

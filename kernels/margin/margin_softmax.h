@@ -185,7 +185,7 @@ class MarginSoftmax {
 
   /// Returns the mean loss of the teacher's logits in the last combine(), without its weight. It is
   /// not part of combine()'s result, but its gradients are part of all gradients.
-  [[nodiscard]] double distillation_loss() const { return distillation_loss_; }
+  [[nodiscard]] double logits_loss() const { return logits_loss_; }
 
   /// Sets cosines[i], of [N], to the cosine between embedding i and the centre of its class, if
   /// that is one of the batch's positives; does not change the others. With several targets: the
@@ -232,7 +232,7 @@ class MarginSoftmax {
   /// Weight, momentum and second are [R K, D]: a centre is a row. `updated` stays [R].
   const CentreTable table_;
   double threshold_gradient_ = 0;  ///< of the last combine(); 0 unless `binary`
-  double distillation_loss_ = 0;   ///< of the last combine(); 0 without distillation
+  double logits_loss_ = 0;         ///< of the last combine(); 0 without distillation
   Tensor teacher_;                 ///< [R, teacher's D]; null without distillation
 
  private:

@@ -1,6 +1,7 @@
 // A matrix whose rows have scales if its numbers have one byte.
 #pragma once
 
+#include "kernels/math/one_byte.h"
 #include "kernels/tensor.h"
 
 namespace pfc {
@@ -17,5 +18,9 @@ struct ScaledRows : Tensor {
 };
 
 constexpr bool is_one_byte(DType type) { return type == DType::kInt8 || type == DType::kFloat8; }
+/// REQUIRES: is_one_byte(type).
+constexpr OneByteFormat one_byte_format(DType type) {
+  return type == DType::kInt8 ? OneByteFormat::kInt8 : OneByteFormat::kFp8;
+}
 
 }  // namespace pfc

@@ -3,7 +3,6 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <system_error>
 
@@ -29,20 +28,6 @@ constexpr const char* kAlternative = "use another teacher, or set distill_logits
 fs::path folder_of(const fs::path& file) { return fs::absolute(file).parent_path(); }
 
 std::string names_file(const fs::path& file) { return folder_of(file) / "identities.txt"; }
-
-/// Divides each row [n, d] by its length. A row of zeros does not change. Returns the index of a
-/// row that is not finite.
-std::optional<std::size_t> normalise(std::span<float> rows, std::int64_t d) {
-  for (std::size_t begin = 0; begin < rows.size(); begin += static_cast<std::size_t>(d)) {
-    const std::span<float> row = rows.subspan(begin, static_cast<std::size_t>(d));
-    double squares = 0;
-    for (const float x : row) squares += double{x} * double{x};
-    if (!std::isfinite(squares)) return begin / static_cast<std::size_t>(d);
-    if (squares == 0) continue;
-    for (float& x : row) x = static_cast<float>(double{x} / std::sqrt(squares));
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -183,10 +168,14 @@ void TeacherCentres::fill(Ops& ops, RowRange shard, const Tensor& rows) const {
   std::vector<float> unit;
   read(shard, [&](std::int64_t first, std::span<const float> centres) {
     unit.assign(centres.begin(), centres.end());
-    if (const auto bad = normalise(unit, dimension_)) {
+    for (std::int64_t row = 0; row < std::ssize(unit) / dimension_; ++row) {
+      const auto centre = std::span(unit).subspan(static_cast<std::size_t>(row * dimension_),
+                                                  static_cast<std::size_t>(dimension_));
+      // A centre of zeros stays as it is.
+      if (normalise(centre) || std::ranges::all_of(centre, [](float x) { return x == 0; }))
+        continue;
       throw InputError(fmt::format("teacher: {}: the centre of class {} is not finite; {}",
-                                   source_.string(), first + static_cast<std::int64_t>(*bad),
-                                   kAlternative));
+                                   source_.string(), first + row, kAlternative));
     }
     copy_rows_to_device(ops, row_range(rows, first - shard.begin, std::ssize(centres) / dimension_),
                         unit.data());

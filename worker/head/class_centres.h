@@ -31,7 +31,7 @@ struct CentreBytes {
   std::size_t scales = 0;        ///< of weight and momentum, each [R, sub_centres], if one-byte
   std::size_t inverse_norm = 0;  ///< [R, sub_centres]
   std::size_t updated = 0;       ///< [R], in host memory on every device
-  /// Bytes of the data that a step reads and writes: weight, momentum and second moment.
+  /// Bytes of the data that a step reads and writes: weight, momentum, second moment and scales.
   [[nodiscard]] std::size_t rows() const { return weight + momentum + second + scales; }
 };
 

@@ -242,9 +242,9 @@ HeadResult ShardedHead::run(const Step& step) {
   if (logits) comm_.all_reduce_sum(logits);      // the rows of summed_numbers()
   HeadResult result;
   result.loss = softmax_->combine(all_statistics, comm_.size(), logits) + margins_.added;
-  result.distillation_loss = softmax_->distillation_loss();
+  result.logits_loss = softmax_->logits_loss();
   // The losses are the same on all workers.
-  if (!std::isfinite(result.loss) || !std::isfinite(result.distillation_loss)) return result;
+  if (!std::isfinite(result.loss) || !std::isfinite(result.logits_loss)) return result;
   threshold_gradient_ += step.gradient_scale * softmax_->threshold_gradient();
   if (step.micro_batch + 1 == options_.gradient_acc) loss_state_ = running_state_;
   result.d_embeddings = Tensor(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);

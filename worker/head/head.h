@@ -84,9 +84,9 @@ struct ActiveCentres {
 struct HeadResult {
   double loss = 0;  ///< mean over the N samples of all workers; the same on every worker
   /// Same mean of the loss of a teacher's logits, without its weight. It is not part of `loss`.
-  double distillation_loss = 0;
+  double logits_loss = 0;
   Tensor d_embeddings;  ///< [N, D], this worker's part: the sum over workers is the gradient of
-                        ///< loss + weight * distillation_loss. Valid until the next run. Null
+                        ///< loss + weight * logits_loss. Valid until the next run. Null
                         ///< when one of the two losses is not finite.
   bool moved = false;   ///< true: run() has updated the centres; false: Head::move() does
 };

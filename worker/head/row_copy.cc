@@ -1,6 +1,7 @@
 #include "worker/head/row_copy.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/cpu/vector/vector_kernels.h"
@@ -32,7 +33,7 @@ void convert(const From* from, To* to, std::int64_t n, const F& f) {
 /// Host copies of a piece of rows of one-byte numbers and of their scales.
 struct OneByteRows {
   explicit OneByteRows(const ScaledRows& rows)
-      : format(rows.dtype == DType::kInt8 ? OneByteFormat::kInt8 : OneByteFormat::kFp8),
+      : format(one_byte_format(rows.dtype)),
         size(rows.elements() / std::max<std::int64_t>(1, rows.scales.elements())),
         codes(static_cast<std::size_t>(rows.elements())),
         scales(static_cast<std::size_t>(rows.scales.elements())) {}
@@ -111,6 +112,15 @@ void copy_rows_to_host(Ops& ops, float* host, const ScaledRows& rows) {
     ops.copy_to_host(piece.data(), t);
     convert(piece.data(), host + first, t.elements(), [](BFloat16 b) { return float_of(b); });
   });
+}
+
+bool normalise(std::span<float> row) {
+  double squares = 0;
+  for (const float x : row) squares += double{x} * double{x};
+  const double length = std::sqrt(squares);
+  if (!(length > 0) || !std::isfinite(length)) return false;
+  for (float& x : row) x = static_cast<float>(double{x} / length);
+  return true;
 }
 
 }  // namespace pfc

@@ -1,9 +1,10 @@
 // Copies rows of class centres or of their momentum between a device (in any type of a CentreTable)
-// and host memory (in float32).
+// and host memory (in float32), and divides rows by their lengths.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 
 #include "kernels/margin/scaled_rows.h"
 #include "kernels/ops.h"
@@ -26,5 +27,9 @@ ScaledRows row_range(const ScaledRows& t, std::int64_t begin, std::int64_t count
 void copy_rows_to_device(Ops& ops, const ScaledRows& rows, const float* host);
 /// Copies rows to float32 host memory. Waits for the copy.
 void copy_rows_to_host(Ops& ops, float* host, const ScaledRows& rows);
+
+/// Divides a row by its length. Returns false, and does not change the row, if the length is 0 or
+/// not finite.
+bool normalise(std::span<float> row);
 
 }  // namespace pfc

@@ -3,9 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <numeric>
 #include <span>
 
 #include "common/clock.h"
@@ -15,14 +13,6 @@
 
 namespace pfc {
 namespace {
-
-/// Divides v by its length. Returns false if v is zero.
-bool normalise(std::span<float> v) {
-  const double length = std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0));
-  if (!(length > 0)) return false;
-  for (float& x : v) x = static_cast<float>(x / length);
-  return true;
-}
 
 /// Sums embeddings in the rows of the centres. If the centres are not float32, the rows of the
 /// momentum hold the rounding errors: the momentum is still zero.

@@ -89,19 +89,13 @@ std::string LocalStart::other_people_of_teacher(const std::vector<std::string>& 
   const auto folder = teacher_centres ? teacher_centres->checkpoint() : std::nullopt;
   if (!folder) return {};
   const checkpoint_format::Identity before = checkpoint_format::load_manifest(*folder).identity;
-  const nlohmann::json now = to_json(job);
   try {
-    if (compare_people(*folder, before.job, now).empty() &&
+    if (compare_people(*folder, before.job, to_json(job), "set distill_logits to 0").empty() &&
         compare_data(*folder, before.data, data).empty()) {
       return {};
     }
   } catch (const InputError& error) {
-    throw InputError(
-        "teacher: " + folder->string() + " was trained on the data sets " +
-        before.value_of("rec").dump() + ", expected the job's order, " + now.at("rec").dump() +
-        ", because distill_logits compares classes of the same number; change the order of rec, or "
-        "set distill_logits to 0 (" +
-        error.what() + ")");
+    throw InputError(std::string("teacher: ") + error.what());
   }
   return "teacher: " + folder->string() +
          " was trained on other data; distill_logits compares each class with the teacher's class "

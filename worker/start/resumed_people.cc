@@ -84,11 +84,11 @@ std::string job_value_text(const json& job, const char* key) {
 }
 
 [[noreturn]] void refuse(const fs::path& checkpoint, const char* key, const json& before,
-                         const json& now) {
-  throw InputError(
-      fmt::format("{}: {} was trained with {}, and with {} its class centres would belong to other "
-                  "people: use the checkpoint's order, or another output",
-                  key, checkpoint.string(), job_value_text(before, key), job_value_text(now, key)));
+                         const json& now, std::string_view otherwise) {
+  throw InputError(fmt::format(
+      "{}: {} was trained with {}, and with {} its class centres would belong to other "
+      "people: use the checkpoint's order, or {}",
+      key, checkpoint.string(), job_value_text(before, key), job_value_text(now, key), otherwise));
 }
 
 /// Returns a warning; empty if `changes` is empty.
@@ -113,7 +113,8 @@ json head_classes_of(const json& job) {
 
 }  // namespace
 
-std::string compare_people(const fs::path& checkpoint, const json& before, const json& now) {
+std::string compare_people(const fs::path& checkpoint, const json& before, const json& now,
+                           std::string_view otherwise) {
   std::string others;
   const auto note = [&](const char* key) {
     others += fmt::format("{}{} {} became {}", others.empty() ? "" : ", ", key,
@@ -122,7 +123,7 @@ std::string compare_people(const fs::path& checkpoint, const json& before, const
   const auto compare = [&](const char* key) {
     const std::vector<fs::path> old = paths_of(before, key), paths = paths_of(now, key);
     if (old.empty() || paths.empty() || old == paths) return;
-    if (in_other_order(old, paths)) refuse(checkpoint, key, before, now);
+    if (in_other_order(old, paths)) refuse(checkpoint, key, before, now, otherwise);
     if (names_of(old) != names_of(paths)) note(key);
   };
   compare("rec");
@@ -130,7 +131,7 @@ std::string compare_people(const fs::path& checkpoint, const json& before, const
   const json old_heads = head_classes_of(before), heads = head_classes_of(now);
   if (!old_heads.empty() && !heads.empty() && old_heads != heads) {
     if (std::is_permutation(old_heads.begin(), old_heads.end(), heads.begin(), heads.end())) {
-      refuse(checkpoint, "head_classes", before, now);
+      refuse(checkpoint, "head_classes", before, now, otherwise);
     }
     note("head_classes");
   }

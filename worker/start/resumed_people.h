@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pfc {
@@ -12,10 +13,12 @@ namespace pfc {
 /// `head_classes`. (A change of `share_identities` either changes the number of classes, or has no
 /// effect.) If the same data sets come in another order, even after a move to another folder,
 /// throws InputError that shows both orders. Otherwise returns a warning if the names of the data
-/// sets differ, whatever folders they are in; empty if not. `checkpoint` is used in messages. Each
-/// job is its to_json(), possibly from an older version.
+/// sets differ, whatever folders they are in; empty if not. `checkpoint` is used in messages, and
+/// `otherwise`: what to do if the order cannot change. Each job is its to_json(), possibly from an
+/// older version.
 std::string compare_people(const std::filesystem::path& checkpoint, const nlohmann::json& before,
-                           const nlohmann::json& now);
+                           const nlohmann::json& now,
+                           std::string_view otherwise = "use another output");
 
 /// Compares the contents of the two jobs' data sets (FileBrief). Returns a warning if images,
 /// names or labels have changed, for example because a person's folder was renamed. Empty if they

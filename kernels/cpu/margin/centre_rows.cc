@@ -44,7 +44,7 @@ float CentreRows::inverse_of(double squares) const {
 }
 
 OneByteRow CentreRows::codes(const ScaledRows& t, std::int64_t c) const {
-  return {.format = t.dtype == DType::kInt8 ? OneByteFormat::kInt8 : OneByteFormat::kFp8,
+  return {.format = one_byte_format(t.dtype),
           .codes = reinterpret_cast<std::uint8_t*>(address(t, c)),
           .n = dimension_};
 }

@@ -407,7 +407,7 @@ double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers, cons
   threshold_gradient_ = threshold / static_cast<double>(n);
   if (distillation_) {
     const auto first = static_cast<std::size_t>(distilled_row(options_)) * n;
-    distillation_loss_ = distillation_->combine(logits.f32() + first);
+    logits_loss_ = distillation_->combine(logits.f32() + first);
   }
   return loss / static_cast<double>(n);
 }

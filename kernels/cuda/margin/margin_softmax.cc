@@ -445,7 +445,7 @@ double CudaMarginSoftmax::run_combine(const Tensor& statistics, int workers, con
   ops_.device().fetch(loss, 3 * sizeof(double));
   const auto n = static_cast<double>(samples_.samples);
   threshold_gradient_ = device_.answers.as<double>()[1] / n;
-  if (options_.distillation.on()) distillation_loss_ = device_.answers.as<double>()[2] / n;
+  if (options_.distillation.on()) logits_loss_ = device_.answers.as<double>()[2] / n;
   return device_.answers.as<double>()[0] / n;
 }
 
