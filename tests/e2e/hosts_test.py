@@ -148,7 +148,7 @@ class OwnOutput(ThreeHosts):
     def test_unshared_output_folders_give_the_same_results_and_resume_on_fewer_hosts(self):
         done = self.trains(self.NAMES)
         self.assertIn("is not shared: the folder of host host-a is used", done.stderr)
-        self.assertIn("for host-b, host-c", done.stderr)
+        self.assertIn("to and from host-b, host-c", done.stderr)
         self.alone(6)
         self.assertEqual(self.of_steps("loss", "out-of-a"), self.of_steps("loss", "alone"))
         self.assertEqual(self.files("out-of-a"), self.files("alone"))

@@ -83,7 +83,7 @@ class Stuck(JobTest):
                          daemon=True).start()
         output, _ = process.communicate(timeout=LIMIT)
         self.assertIn("rank 1", output.strip().splitlines()[-1])
-        self.assertIn("of 'inputs')", output.strip().splitlines()[-1])
+        self.assertIn("of communicator 'inputs')", output.strip().splitlines()[-1])
 
     def test_a_worker_is_not_blamed_for_a_long_evaluation(self):
         process = self.start_with_floor(2, "3s", "--progress-factor", 1.5, "--max-restarts", 0,
