@@ -43,8 +43,8 @@ class HeadDistillation : public OnHeadDevice<TestDevice> {
                           double limit = 1e-4) {
     for (std::size_t i = 0; i < want.losses.size(); ++i) {
       EXPECT_NEAR(got.losses[i], want.losses[i], limit * want.losses[i]) << i;
-      EXPECT_NEAR(got.distillation_losses[i], want.distillation_losses[i],
-                  limit * want.distillation_losses[i])
+      EXPECT_NEAR(got.logits_losses[i], want.logits_losses[i],
+                  limit * want.logits_losses[i])
           << i;
       EXPECT_LT(relative_error(got.d_embeddings[i], want.d_embeddings[i]), limit) << i;
     }
@@ -56,7 +56,7 @@ class HeadDistillation : public OnHeadDevice<TestDevice> {
     expect_near(run_head(job, 1, 2), reference_head(job));
   }
   static void expect_same_bits(const HeadOutcome<float>& got, const HeadOutcome<float>& want) {
-    EXPECT_EQ(got.distillation_losses, want.distillation_losses);
+    EXPECT_EQ(got.logits_losses, want.logits_losses);
     EXPECT_EQ(got.d_embeddings, want.d_embeddings);
     EXPECT_EQ(got.centres, want.centres);
     EXPECT_EQ(got.momentum, want.momentum);
@@ -114,7 +114,7 @@ TEST_P(HeadDistillation, HasNoLossAndNoGradientIfTheTeacherIsTheNetwork) {
   j.centres = j.teacher_centres;
   j.micro_batches[0].teacher = j.micro_batches[0].embeddings;
   const HeadOutcome<float> got = run_head(j, 1);
-  EXPECT_NEAR(got.distillation_losses[0], 0, 1e-5);
+  EXPECT_NEAR(got.logits_losses[0], 0, 1e-5);
   j.options.distillation.weight = 0;
   EXPECT_LT(relative_error(got.d_embeddings[0], run_head(j, 1).d_embeddings[0]), 1e-4);
 }
@@ -161,7 +161,7 @@ TEST_P(HeadDistillation, KeepsCentresIfTheTeachersEmbeddingsAreNotFinite) {
   HeadJob j = job(1, 1);
   j.micro_batches[0].teacher[7] = std::numeric_limits<float>::quiet_NaN();
   const HeadOutcome<float> got = run_head(j, 2);
-  EXPECT_TRUE(std::isnan(got.distillation_losses[0]));
+  EXPECT_TRUE(std::isnan(got.logits_losses[0]));
   EXPECT_TRUE(std::isfinite(got.losses[0]));
   EXPECT_EQ(got.centres, j.centres);
 }

@@ -46,7 +46,7 @@ class RankRun {
       const std::lock_guard lock(mutex);
       if (comm_.rank() == 0) {
         outcome.losses[i] = result.loss;
-        outcome.distillation_losses[i] = result.distillation_loss;
+        outcome.logits_losses[i] = result.logits_loss;
       }
       if (!result.d_embeddings) continue;  // the loss is not finite
       std::vector<float> gradient(outcome.d_embeddings[i].size());
@@ -114,7 +114,7 @@ HeadOutcome<float> run_head(const HeadJob& job, int world_size, int threads) {
   const auto size = static_cast<std::size_t>(job.options.classes * job.options.centre_size());
   HeadOutcome<float> outcome;
   outcome.losses.resize(job.micro_batches.size());
-  outcome.distillation_losses.resize(job.micro_batches.size());
+  outcome.logits_losses.resize(job.micro_batches.size());
   for (const MicroBatch& batch : job.micro_batches) {
     outcome.d_embeddings.emplace_back(batch.embeddings.size());
   }

@@ -80,7 +80,7 @@ class Reference {
     for (const std::int64_t c : active) gradients_[c].resize(static_cast<std::size_t>(d_));
     const std::vector<double> x(batch.embeddings.begin(), batch.embeddings.end());
     out_.losses.push_back(0);
-    out_.distillation_losses.push_back(0);
+    out_.logits_losses.push_back(0);
     out_.d_embeddings.emplace_back(x.size());
     labels_ = {batch.labels.begin(), batch.labels.end()};
     for (std::int64_t i = 0; i < n; ++i) {
@@ -88,7 +88,7 @@ class Reference {
                                    active, out_.d_embeddings.back().data() + i * d_, n) /
                             static_cast<double>(n);
       if (batch.teacher.empty()) continue;
-      out_.distillation_losses.back() +=
+      out_.logits_losses.back() +=
           distil(x.data() + i * d_, batch.teacher.data() + i * o_.distillation.embedding_size,
                  active, out_.d_embeddings.back().data() + i * d_, n) /
           static_cast<double>(n);
