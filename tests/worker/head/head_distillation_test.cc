@@ -43,9 +43,7 @@ class HeadDistillation : public OnHeadDevice<TestDevice> {
                           double limit = 1e-4) {
     for (std::size_t i = 0; i < want.losses.size(); ++i) {
       EXPECT_NEAR(got.losses[i], want.losses[i], limit * want.losses[i]) << i;
-      EXPECT_NEAR(got.logits_losses[i], want.logits_losses[i],
-                  limit * want.logits_losses[i])
-          << i;
+      EXPECT_NEAR(got.logits_losses[i], want.logits_losses[i], limit * want.logits_losses[i]) << i;
       EXPECT_LT(relative_error(got.d_embeddings[i], want.d_embeddings[i]), limit) << i;
     }
     EXPECT_LT(relative_error(got.centres, want.centres), limit);

@@ -49,7 +49,7 @@ struct HeadJob {
 template <typename Real>
 struct HeadOutcome {
   std::vector<double> losses;                   ///< one per micro-batch
-  std::vector<double> logits_losses;      ///< one per micro-batch
+  std::vector<double> logits_losses;            ///< one per micro-batch
   std::vector<std::vector<Real>> d_embeddings;  ///< [N, D], summed over workers
   std::vector<Real> centres, momentum, second;  ///< [C, D] after the last update, or empty
   std::vector<LossState> loss_states;           ///< of each worker, after the last update
