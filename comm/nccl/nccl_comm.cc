@@ -27,7 +27,8 @@ std::string NcclComm::description() const {
   return "NCCL (" + link_.places[static_cast<std::size_t>(rank())] + ")";
 }
 
-// Subtracts the pending collectives, because only the group learns when they finish.
+// Only the NcclGroup learns when a collective is done. So the done ones are all calls except those
+// that the group still counts as pending.
 CommCounters NcclComm::counters() const {
   const std::uint64_t pending = link_.pending;
   CommCounters counters = count_.read();

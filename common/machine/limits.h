@@ -24,7 +24,7 @@ void expect_limits(const ProcessNeeds& needs);
 /// A control group of this process, or one of its ancestors.
 struct ControlGroup {
   std::filesystem::path name;    ///< "/sys/fs/cgroup/job"
-  std::filesystem::path folder;  ///< folder of its files: `name` below the root
+  std::filesystem::path folder;  ///< folder of its files: `name` below control_groups()'s `root`
   int version = 2;               ///< cgroup version; decides the file names
 };
 

@@ -132,19 +132,24 @@ void MarginSoftmax::forward(const Batch& batch, const Tensor& statistics, const 
   check_batch(kOp, batch);
   const std::int64_t n = batch.embeddings.shape[0];
   expect({kOp, "statistics", statistics}, DType::kUInt8, {n, kStatisticsBytes});
-  check(batch.ranges.empty() ||
-            (options_.ranges && batch.ranges.size() == static_cast<std::size_t>(n)),
-        "margin_softmax.forward: ranges need the option `ranges`, and one for each sample");
+  check(
+      batch.ranges.empty() ||
+          (options_.ranges && batch.ranges.size() == static_cast<std::size_t>(n)),
+      "margin_softmax.forward: expected a range for each sample with the option `ranges`, or none");
   check(batch.offsets.empty() || (options_.offsets && batch.offsets.size() == batch.classes.size()),
-        "margin_softmax.forward: offsets need the option `offsets`, and one for each class");
+        "margin_softmax.forward: expected an offset for each class with the option `offsets`, or "
+        "none");
   check(batch.offsets.empty() || batch.offset == 0,
         "margin_softmax.forward: offsets exclude an offset for all classes");
-  check(batch.margins.size() == (options_.sample_margins ? static_cast<std::size_t>(n) : 0),
-        "margin_softmax.forward: margins need `sample_margins`, and one for each sample");
-  check(batch.target_shares.size() == (options_.targets > 1 ? static_cast<std::size_t>(n) : 0),
-        "margin_softmax.forward: target_shares need several targets, and one for each sample");
+  check(
+      batch.margins.size() == (options_.sample_margins ? static_cast<std::size_t>(n) : 0),
+      "margin_softmax.forward: expected a margin for each sample with `sample_margins`, else none");
+  check(
+      batch.target_shares.size() == (options_.targets > 1 ? static_cast<std::size_t>(n) : 0),
+      "margin_softmax.forward: expected a target share for each sample if targets > 1, else none");
   check(batch.hard_above.size() == (options_.hard_negatives ? static_cast<std::size_t>(n) : 0),
-        "margin_softmax.forward: hard_above needs `hard_negatives`, and one for each sample");
+        "margin_softmax.forward: expected hard_above for each sample with `hard_negatives`, else "
+        "none");
   batch_samples_ = n;
   batch_classes_ = batch.classes.size();
   check_logits(kOp, logits);

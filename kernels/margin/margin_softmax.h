@@ -59,7 +59,8 @@ struct MarginSoftmaxOptions {
   LogitDistillation distillation = {};
 };
 
-/// Returns the row of the targets' mean in the tensor of summed_numbers() rows.
+/// Returns the row of the tensor [summed_numbers(), N] in which each sample has the mean logit of
+/// its targets.
 inline std::int64_t mean_row(const MarginSoftmaxOptions& o) {
   return o.label_smoothing > 0 ? 2 : 0;
 }

@@ -217,7 +217,7 @@ class Check(CheckTest):
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
 class Service(CheckTest):
-    def test_missing_data_and_staging_folders_are_found(self):
+    def test_missing_data_and_missing_staging_folders_are_reported(self):
         self.starts_service()
         for what, words, keys in (
                 ("data", ("not found", "the same data"), dict(rec=str(self.folder / "nothing"))),

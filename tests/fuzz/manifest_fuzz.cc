@@ -1,5 +1,5 @@
-// A checkpoint's manifest. If the input is JSON, the target corrects its checksum; otherwise all
-// inputs would be rejected because of it.
+// A checkpoint's manifest. If the input is a JSON object, its checksum is corrected first. Without
+// this correction, the reader would reject almost every input because of its checksum.
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"

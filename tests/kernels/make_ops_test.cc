@@ -56,7 +56,7 @@ TEST(Precisions, AreSupportedByInstructionsOfTheDevice) {
   EXPECT_EQ(precisions_of(DeviceChoice::kCpu, 0), precisions_of_cpu(cpu_has_bfloat16()));
 }
 
-TEST(Precisions, FastestOfSeveralIsSupportedByEveryDevice) {
+TEST(Precisions, FastestIsChosenAmongThoseThatAllDevicesSupport) {
   using All = std::vector<std::vector<Precision>>;
   EXPECT_EQ(fastest_of_all(All{precisions_of_cpu(true), precisions_of_cpu(true)}),
             Precision::kBf16);

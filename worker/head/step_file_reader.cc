@@ -202,7 +202,7 @@ void check_complete(std::span<const Part> parts) {
 void check_parts(std::span<const Part> parts) {
   for (const Part& part : parts) {
     if (parts.size() > 1 && part.all_classes) {
-      throw InputError(part.name() + ": has no tensor classes, so it holds a whole step; " +
+      throw InputError(part.name() + ": has no tensor \"classes\", so it holds a whole step; " +
                        "set --in to this file alone");
     }
     expect_same(parts.front(), part, "embeddings");

@@ -19,7 +19,7 @@ struct WorkerThreads {
   std::string host;
   int share = 0;            ///< threads_of_worker(); 0 on a GPU
   bool is_chosen = false;   ///< the user has set OMP_NUM_THREADS (threads_are_chosen())
-  std::int64_t images = 0;  ///< images seen by the newest state that this worker knows
+  std::int64_t images = 0;  ///< images on which this worker's newest known state was trained
   std::vector<int> before;  ///< threads that computed this state, by rank; empty: unknown
 };
 

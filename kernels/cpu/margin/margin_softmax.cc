@@ -219,7 +219,8 @@ void CpuMarginSoftmax::plan_kept_tiles() {
   kept_ = AlignedMemory(static_cast<std::size_t>(tiles.room() * tiles.bytes_each));
 }
 
-/// Calls f for each of these rows, in parallel, with memory of its thread.
+/// Calls f(row, scratch) for row = 0 to rows - 1, in parallel. `scratch` is memory of the calling
+/// thread. The first row of each thread is a multiple of `align`.
 template <typename F>
 void CpuMarginSoftmax::each_row(std::int64_t rows, std::int64_t align, const F& f) {
   for (MarginTileWorker& worker : workers_) {  // threads of a team must not throw

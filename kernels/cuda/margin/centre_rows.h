@@ -31,7 +31,8 @@ class CudaCentreRows {
   /// element per row of `to`.
   void gather(const RowList& active, std::int64_t count, const Tensor& to,
               float* inverse_norms) const;
-  /// Applies the missed updates and then this one to each row in the table.
+  /// Applies to each row of the list, in the table, first the updates that it has missed and then
+  /// this one.
   void move(const RowList& active, const CentreGradients& gradients,
             const MarginSoftmax::Update& update) const;
   /// Computes sums [slots[i]] += the gradient of row i; sums is [.., D].

@@ -173,7 +173,8 @@ class CudaAttention : public Attention {
                ? static_cast<std::int64_t>(sizeof(float))
                : element_bytes();
   }
-  /// Returns the elements from one row of the operand's matrices to the next.
+  /// Returns the number of elements from the start of one row of the operand's matrices to the
+  /// start of the next.
   [[nodiscard]] std::int64_t row_of(Operand operand) const {
     return operand >= kScores ? stride_ : operand == kResults ? width_ : 3 * width_;
   }

@@ -102,7 +102,7 @@ TEST_F(Generations, LetsASurvivorAndANewWorkerJoinTheNextGeneration) {
   EXPECT_THAT(status.last_restart(), HasSubstr("rank 1"));
 }
 
-TEST_F(Generations, RefusesTheRequestsOfTheLastGenerationInTheNext) {
+TEST_F(Generations, RefusesRequestsThatNameThePreviousGeneration) {
   join_both();
   restarts();
   EXPECT_EQ(sets_a_value(testing::kJob, 1).error_code(), grpc::StatusCode::FAILED_PRECONDITION);

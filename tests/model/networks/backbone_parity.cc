@@ -41,7 +41,8 @@ HostTensor to_host(Ops& ops, const std::string& name, const Tensor& tensor) {
   return out;
 }
 
-/// Returns a network with the numbers of blocks in the options' name, or the network of that name.
+/// Returns the network that options.network names. Besides the names of make_backbone(), it can be
+/// a kind with its numbers of blocks or its sizes, such as "ir_se:1,1,1,1".
 std::unique_ptr<Backbone> make_network(Ops& ops, const BackboneOptions& options) {
   std::array<int, 4> blocks{};
   const auto has_blocks = [&](const char* format) {

@@ -50,7 +50,8 @@ TEST(TimeCompute, TimesAPartAndScalesItToTheWholeJob) {
   const auto comm = make_host_comm({}, nullptr);
   PlannedJob planned = job_to_check();
   planned.world_size = 1;
-  planned.job.gradient_acc = 1000;  // the test computes only a few of these
+  // time_compute() computes one micro-batch and few classes, and multiplies the times.
+  planned.job.gradient_acc = 1000;
   planned.job.num_classes = 40'000'000;
   const ComputeSeconds seconds = time_compute(*ops, *comm, planned);
   EXPECT_GT(seconds.forward, 1);

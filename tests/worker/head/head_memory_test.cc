@@ -222,7 +222,7 @@ TEST(HeadMemory, OneByteRowsTake524BytesAnd1040WithMomentum) {
   }
 }
 
-TEST(HeadMemory, KeptLogitsUseTheirBudgetUnlessAllNeedLess) {
+TEST(HeadMemory, KeptLogitsTakeTheSmallerOfTheirLimitAndTheSizeOfAllLogits) {
   HeadMemoryOptions o = million();
   o.head.logits_memory = 0;
   EXPECT_EQ(head_memory(o).logits, 0u);

@@ -36,7 +36,7 @@ TEST(AddHistogram, WritesATensorOfLeftRightAndCount) {
             (std::vector<double>{0, 1, 5, 1, 2, 7}));
 }
 
-TEST(AddImages, WritesTheirSizeAndTheirFiles) {
+TEST(AddImages, WritesWidthHeightAndTheBytesOfEachImageFile) {
   tensorboard::Summary summary;
   add_images(summary, "batch/images", 96, 112,
              std::vector<std::vector<std::byte>>{{std::byte{1}}, {std::byte{0}, std::byte{2}}});

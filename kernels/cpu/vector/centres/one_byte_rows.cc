@@ -86,9 +86,9 @@ float write_row(const OneByteRow& row, const RowRounding& rounding, float* x) {
     return scale;
   }
   round_row<Numbers>(row, rounding, scale, x);
-  // If rounding has made the largest number smaller, a smaller scale may now fit. Stores the row
-  // with that scale, which is exact. So equal rows have equal bytes, also after a conversion to
-  // float32 and back.
+  // If rounding has made the largest number smaller, a smaller scale may now fit. The row is then
+  // written again with that scale. This does not change its numbers. So rows of equal numbers have
+  // equal bytes, also after a conversion to float32 and back.
   const float least = row_scale<Numbers>(largest_bits(x, row.n));
   return least == scale ? scale : write_row<Numbers>(row, rounding, x);
 }

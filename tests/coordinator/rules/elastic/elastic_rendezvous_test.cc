@@ -527,7 +527,8 @@ TEST_F(ElasticRendezvous, WaitsForAsManyWorkersAsTheJobNeeds) {
   EXPECT_EQ(tick().reason, "waiting for b to register again; the job needs at least 5 workers");
 }
 
-// SIGTERM to one worker, or to an agent without a connection: all workers stop with it.
+// All workers stop, although the coordinator has not asked them to. This happens if SIGTERM is sent
+// to one worker, or to an agent without a connection: all other workers stop too.
 TEST_F(ElasticRendezvous, AnUnrequestedStopCountsAsALoss) {
   trains_on_three_hosts();
   for (const WorkerState& worker : state.job.current.workers) {
