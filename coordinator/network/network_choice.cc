@@ -49,7 +49,8 @@ std::vector<std::string> interfaces_of(const std::vector<NetworkHost>& hosts,
   return interfaces;
 }
 
-/// Returns " (eth0)" if all hosts use the same interface and the name does not contain it.
+/// Returns " (eth0)" if all hosts use the same interface and the name of the network does not
+/// contain it.
 std::string interface_text(const std::vector<NetworkHost>& hosts, const UsableNetwork& network) {
   const auto list = interfaces_of(hosts, network);
   const std::set<std::string> interfaces(list.begin(), list.end());

@@ -44,7 +44,7 @@ void Traces::start(const proto::StartTraceRequest& request,
                           "): ask again when pfcctl status shows that all workers are training"));
   }
   const TimePoint now = Clock::now();
-  // An interrupted trace without a reader may be replaced.
+  // If no command reads the current trace any more, the new one replaces it.
   if (gatherer_.goes_on() && gatherer_.is_read(now)) {
     return answer(not_now("a trace of steps " + std::to_string(gatherer_.steps().first) + " to " +
                           std::to_string(gatherer_.steps().last) +

@@ -55,7 +55,8 @@ class ActivationPlan {
   void use(const Tensor& tensor);
   /// Records that the current layer changes the tensor in place. REQUIRES: it has been made.
   void change(const Tensor& tensor);
-  /// Excludes the tensor from recompute(): a layer that runs again does not write it.
+  /// Excludes the tensor from recompute(). For tensors that a layer does not write when it runs
+  /// again.
   void keep(const Tensor& tensor);
   [[nodiscard]] bool made(const Tensor& tensor) const { return storage_.contains(&tensor); }
 

@@ -184,7 +184,7 @@ class Survival(JobTest):
         phases = {worker["phase"] for worker in status["workers"]}
         return "starting" not in states and (point == "all members" or any(phase != "" for phase in phases))
 
-    def test_a_generation_that_was_starting_begins_again_without_a_restart(self):
+    def test_a_takeover_while_a_generation_starts_does_not_count_as_a_restart(self):
         for point in NEXT_POINTS:
             with self.subTest(point=point):
                 output = f"out-{point.replace(' ', '-')}"

@@ -175,8 +175,9 @@ proto::AgentMessage registration() {
   return message;
 }
 
-/// Returns the bytes of an agent that registers and then sends `message`. They are divided near the
-/// end of the registration, so that some mutations move the boundary there.
+/// Returns the bytes of an agent that registers and then sends `message`. The second byte divides
+/// them near the end of the registration. Some mutations of it divide them exactly at this end, so
+/// that both messages can be parsed.
 std::string after_registration(const proto::AgentMessage& message) {
   const std::string hello = registration().SerializeAsString(), next = message.SerializeAsString();
   const std::size_t cut =

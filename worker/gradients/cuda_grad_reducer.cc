@@ -102,7 +102,8 @@ std::unique_ptr<GradReducer> make_cuda_grad_reducer(Ops& ops, Comm& comm, const 
                                                     const GradReducerOptions& options) {
   auto* const cuda = dynamic_cast<CudaOps*>(&ops);
   auto* const nccl = dynamic_cast<NcclComm*>(&comm);
-  check(cuda != nullptr && nccl != nullptr, "make_cuda_grad_reducer: not a GPU's Ops and Comm");
+  check(cuda != nullptr && nccl != nullptr,
+        "make_cuda_grad_reducer: expected the Ops and the Comm of a GPU");
   return std::make_unique<CudaReducer>(*cuda, *nccl, gradients, options);
 }
 

@@ -327,10 +327,11 @@ void set_labels(const Part& part, HeadStepInput& in) {
     const bool none = part.labels[i] == -1 && i % per_image > 0;  // the sample has fewer labels
     const std::int64_t row = none ? -1 : row_of(part.labels[i], in, part.all_classes);
     if (row < 0 && !none) {
-      throw InputError(part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
-                       std::to_string(i / per_image) +
-                       " has no row in centres: expected one of the " + std::to_string(in.rows) +
-                       (part.all_classes ? " classes, from 0" : " classes in the tensor classes"));
+      throw InputError(
+          part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
+          std::to_string(i / per_image) + " has no row in \"centres\": expected one of the " +
+          std::to_string(in.rows) +
+          (part.all_classes ? " classes, from 0" : " classes in the tensor \"classes\""));
     }
     const auto before = std::span(part.labels).subspan(i - i % per_image, i % per_image);
     if (!none &&

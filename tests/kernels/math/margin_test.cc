@@ -66,7 +66,7 @@ TEST(Margin, ExactTargetBeyondPiEqualsThatOfSphereFace) {
   EXPECT_NEAR(margin_target(two, kExact, angle_of(kPi)), -3, 1e-14);
 }
 
-TEST(Margin, ExactTargetDecreasesWithTheAngleAndItsSlopeIsNotNegative) {
+TEST(Margin, ExactTargetDecreasesWithTheAngleAndItsSlopeOverTheCosineIsNotNegative) {
   constexpr int kSteps = 5000;
   for (const Margin& m : kMargins) {
     SCOPED_TRACE(::testing::Message() << m.m1 << " " << m.m2);

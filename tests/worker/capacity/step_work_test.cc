@@ -72,7 +72,7 @@ TEST(StepWork, CountsAnImageClassifierLikeItsArchitecture) {
   EXPECT_DOUBLE_EQ(flops(work.forward), 4 * 2 * (4'089'184'256.0 - 2048 * 1000));
 }
 
-TEST(StepWork, BackwardPassHasTwiceTheProductsExceptForTheImages) {
+TEST(StepWork, BackwardHasTwiceTheFlopsOfForwardMinusTheGradientOfTheImages) {
   const StepWork work = count_step(job_with_network("r18", 4));
   const double first = 2.0 * 4 * 112 * 112 * 3 * 64 * 9;  // images need no gradient
   EXPECT_DOUBLE_EQ(flops(work.backward), 2 * flops(work.forward) - first);

@@ -109,7 +109,7 @@ TEST_F(HeadStepFile, NamesALabelThatNoRowOwns) {
   }
   EXPECT_THAT(
       refusal({part("x.safetensors", {3, 4, 5, 7})}),
-      AllOf(HasSubstr("label 9 of sample 1"), HasSubstr("4 classes in the tensor classes")));
+      AllOf(HasSubstr("label 9 of sample 1"), HasSubstr("4 classes in the tensor \"classes\"")));
   EXPECT_THAT(refusal({part("x.safetensors", {})}), HasSubstr("label 4 of sample 0"));
 }
 
