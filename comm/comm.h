@@ -40,6 +40,10 @@ class Comm {
   virtual void all_reduce_sum(const Tensor& in_out) = 0;
   /// Sums over all workers. in is float32 [size() * n]; out [n] is this worker's slice.
   virtual void reduce_scatter_sum(const Tensor& in, const Tensor& out) = 0;
+  /// `in` has size() blocks of equal size. Sends block r to rank r. Writes the blocks that the
+  /// workers have sent to this one to `out` [size() blocks], in rank order. Any dtype. REQUIRES:
+  /// out does not overlap in.
+  virtual void all_to_all(const Tensor& in, const Tensor& out) = 0;
   /// Copies the bytes of rank `root` to all workers.
   virtual void broadcast(const Tensor& in_out, int root) = 0;
   /// Blocks until every worker has called it.

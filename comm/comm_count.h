@@ -17,16 +17,18 @@ enum class CollectiveKind {
   kAllGather,
   kAllReduce,
   kReduceScatter,
+  kAllToAll,
   kBroadcast,
   kBarrier,
   kExchange
 };
-inline constexpr std::size_t kCollectiveKinds = 6;
+inline constexpr std::size_t kCollectiveKinds = 7;
 
 /// Returns a name such as "all_gather".
 constexpr const char* name_of(CollectiveKind kind) {
   constexpr std::array<const char*, kCollectiveKinds> kNames{
-      "all_gather", "all_reduce", "reduce_scatter", "broadcast", "barrier", "exchange"};
+      "all_gather", "all_reduce", "reduce_scatter", "all_to_all",
+      "broadcast",  "barrier",    "exchange"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -46,7 +48,7 @@ struct CommCounters {
   const char* newest = "";  ///< kind of the newest collective: "all_gather"; empty before the first
   std::uint64_t bytes = 0;  ///< size of this worker's inputs, summed over all calls
   /// Payload sent to peers. Gloo counts what it sends. For NCCL it is what a ring algorithm sends,
-  /// which is the minimum. 0 for one worker.
+  /// which is the minimum; in an all-to-all, it is the blocks for the peers. 0 for one worker.
   std::uint64_t sent_bytes = 0;
   /// Duration of the calls. On a GPU this is only the time to enqueue them.
   double call_seconds = 0;

@@ -30,6 +30,13 @@ void all_gather(Comm& comm, std::vector<float>& values) {
   comm.all_gather({in.data(), Shape{part}}, {values.data(), Shape{part * comm.size()}});
 }
 
+void all_to_all(Comm& comm, std::vector<float>& values) {
+  const Shape shape{static_cast<std::int64_t>(values.size()) / comm.size() * comm.size()};
+  static thread_local std::vector<float> out;
+  out.resize(values.size());
+  comm.all_to_all({values.data(), shape}, {out.data(), shape});
+}
+
 /// Arguments: workers, floats. Measures the time on rank 0. The other ranks run the same
 /// collectives until the store says "over".
 void run(benchmark::State& state, Collective collective) {
@@ -69,6 +76,7 @@ void sizes(benchmark::internal::Benchmark* b) {
 BENCHMARK_CAPTURE(run, all_reduce, &all_reduce)->Apply(sizes);
 BENCHMARK_CAPTURE(run, reduce_scatter, &reduce_scatter)->Apply(sizes);
 BENCHMARK_CAPTURE(run, all_gather, &all_gather)->Apply(sizes);
+BENCHMARK_CAPTURE(run, all_to_all, &all_to_all)->Apply(sizes);
 
 }  // namespace
 }  // namespace pfc

@@ -94,6 +94,16 @@ class GlooComm : public Comm {
            static_cast<std::byte*>(out.data));
   }
 
+  void all_to_all(const Tensor& in, const Tensor& out) override {
+    check(in.bytes() == out.bytes() && in.bytes() % world() == 0,
+          "all_to_all: in and out must have size() blocks of equal size");
+    const Counted counted(*this, CollectiveKind::kAllToAll, in.bytes());
+    if (in.bytes() == 0) return;
+    Exchange exchange(mesh_, newest(CollectiveKind::kAllToAll, in.bytes()));
+    send_blocks(exchange, {static_cast<const std::byte*>(in.data), in.bytes()},
+                in.bytes() / world(), static_cast<std::byte*>(out.data));
+  }
+
   void all_reduce_sum(const Tensor& in_out) override {
     const std::span data(in_out.f32(), static_cast<std::size_t>(in_out.elements()));
     const Counted counted(*this, CollectiveKind::kAllReduce, data.size_bytes());
@@ -172,7 +182,14 @@ class GlooComm : public Comm {
     outbox.wait();
   }
 
-  void gather(Exchange& exchange, std::span<const std::byte> in, std::byte* out);
+  /// Sends all of `in` to every peer.
+  void gather(Exchange& exchange, std::span<const std::byte> in, std::byte* out) {
+    send_blocks(exchange, in, 0, out);
+  }
+  /// Sends the bytes from stride * r of `in` to rank r: one block, or with stride 0 all of `in`.
+  /// Receives a block of the same size from each rank, in rank order.
+  void send_blocks(Exchange& exchange, std::span<const std::byte> in, std::size_t stride,
+                   std::byte* out);
   void reduce_small(Exchange& exchange, std::span<float> data);
   void reduce_large(Exchange& exchange, std::span<float> data);
 
@@ -188,8 +205,10 @@ class GlooComm : public Comm {
   CommCount count_;             // sent bytes come from the mesh
 };
 
-void GlooComm::gather(Exchange& exchange, std::span<const std::byte> in, std::byte* out) {
-  const std::size_t bytes = in.size();
+void GlooComm::send_blocks(Exchange& exchange, std::span<const std::byte> in, std::size_t stride,
+                           std::byte* out) {
+  const std::size_t bytes = stride == 0 ? in.size() : stride;
+  const auto sent = [&](int rank) { return static_cast<std::size_t>(rank) * stride; };
   const auto block = [&](int rank) { return out + static_cast<std::size_t>(rank) * bytes; };
   Inboxes inboxes;
   Outbox outbox(exchange, kParts, in);
@@ -197,9 +216,9 @@ void GlooComm::gather(Exchange& exchange, std::span<const std::byte> in, std::by
     inboxes.emplace_back(exchange, peer, kParts, std::span(block(peer), bytes));
     inboxes.back().post(0, bytes);
     inboxes.back().post_acknowledgement();
-    outbox.send(peer, 0, bytes);
+    outbox.send(peer, sent(peer), bytes);
   }
-  std::memcpy(block(rank()), in.data(), bytes);
+  std::memcpy(block(rank()), in.data() + sent(rank()), bytes);
   for (Exchange::Inbox& inbox : inboxes) inbox.wait();
   finish(outbox, inboxes);
 }

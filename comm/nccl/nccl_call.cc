@@ -20,6 +20,22 @@ ncclResult_t nccl_state(ncclComm_t comm) {
   return asked == ncclSuccess ? state : asked;
 }
 
+ncclResult_t nccl_all_to_all(const void* send, void* receive, std::size_t bytes, int ranks,
+                             ncclComm_t comm, cudaStream_t stream) {
+  const auto failed = [](ncclResult_t r) { return r != ncclSuccess && r != ncclInProgress; };
+  ncclResult_t state = ncclGroupStart();
+  for (int rank = 0; rank < ranks && !failed(state); ++rank) {
+    const std::size_t offset = static_cast<std::size_t>(rank) * bytes;
+    state = ncclSend(static_cast<const std::byte*>(send) + offset, bytes, ncclUint8, rank, comm,
+                     stream);
+    if (failed(state)) break;
+    state =
+        ncclRecv(static_cast<std::byte*>(receive) + offset, bytes, ncclUint8, rank, comm, stream);
+  }
+  const ncclResult_t end = ncclGroupEnd();  // needed after a failure too
+  return failed(state) ? state : end;
+}
+
 // Most calls finish within 50 us, in a thread that NCCL starts for each call.
 void Pause::operator()() {
   constexpr int kSoon = 1000;

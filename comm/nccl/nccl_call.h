@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,11 @@ std::string nccl_error_text(ncclResult_t result, ncclComm_t comm);
 
 /// Returns the result of the current call; ncclInProgress until it finishes.
 ncclResult_t nccl_state(ncclComm_t comm);
+
+/// Sends block r of `send` to rank r, and receives one block from each rank, as one group. `bytes`:
+/// size of a block. Returns like NCCL's own collectives.
+ncclResult_t nccl_all_to_all(const void* send, void* receive, std::size_t bytes, int ranks,
+                             ncclComm_t comm, cudaStream_t stream);
 
 /// Waits between two polls: briefly at first, then longer.
 class Pause {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/nccl/device_comms.h"
+#include "comm/nccl/nccl_call.h"
 #include "common/error.h"
 #include "common/trace/profiler_range.h"
 #include "kernels/cuda/ops/cuda_ops.h"
@@ -70,6 +71,16 @@ void NcclComm::reduce_scatter_sum(const Tensor& in, const Tensor& out) {
   enqueue(CollectiveKind::kReduceScatter, in.bytes(), peers() * out.bytes(), [&](ncclComm_t comm) {
     return ncclReduceScatter(from, to, static_cast<std::size_t>(out.elements()), ncclFloat32,
                              ncclSum, comm, stream_);
+  });
+}
+
+void NcclComm::all_to_all(const Tensor& in, const Tensor& out) {
+  const auto workers = static_cast<std::size_t>(size());
+  check(in.bytes() == out.bytes() && in.bytes() % workers == 0,
+        "all_to_all: in and out must have size() blocks of equal size");
+  const std::size_t block = in.bytes() / workers;
+  enqueue(CollectiveKind::kAllToAll, in.bytes(), peers() * block, [&](ncclComm_t comm) {
+    return nccl_all_to_all(in.data, out.data, block, size(), comm, stream_);
   });
 }
 

@@ -29,13 +29,14 @@ class NcclComm : public Comm {
   /// The result is bit-identical on every worker; NCCL chooses the order of the sum.
   void all_reduce_sum(const Tensor& in_out) override;
   void reduce_scatter_sum(const Tensor& in, const Tensor& out) override;
+  void all_to_all(const Tensor& in, const Tensor& out) override;
   void broadcast(const Tensor& in_out, int root) override;
   void barrier() override;
   void throw_if_failed() override { group_->throw_if_failed(); }
   void abort(const std::string& why) override { group_->abort(why); }
 
  private:
-  /// bytes: size of this worker's input. sent: bytes that a ring algorithm sends for it.
+  /// bytes: size of this worker's input. sent: CommCounters::sent_bytes of the call.
   void enqueue(CollectiveKind kind, std::size_t bytes, std::size_t sent,
                const NcclGroup::Call& call);
   [[nodiscard]] std::size_t peers() const { return static_cast<std::size_t>(size() - 1); }

@@ -163,12 +163,18 @@ void MarginSoftmax::target_cosines(std::span<float> cosines) {
   run_target_cosines(cosines);
 }
 
-double MarginSoftmax::combine(const Tensor& statistics, int workers, const Tensor& logits) {
+void MarginSoftmax::merge_parts(const Tensor& parts) {
+  expect({"margin_softmax.merge_parts", "parts", parts}, DType::kUInt8,
+         {parts.shape[0], parts.shape[1], kStatisticsBytes});
+  run_merge_parts(parts);
+}
+
+double MarginSoftmax::combine(const Tensor& statistics, const Tensor& logits) {
   check(batch_samples_ > 0, "margin_softmax.combine: forward() comes first");
   expect({"margin_softmax.combine", "statistics", statistics}, DType::kUInt8,
-         {workers, batch_samples_, kStatisticsBytes});
+         {batch_samples_, kStatisticsBytes});
   check_logits("margin_softmax.combine", logits);
-  return run_combine(statistics, workers, logits);
+  return run_combine(statistics, logits);
 }
 
 void MarginSoftmax::backward(double gradient_scale, const Tensor& d_embeddings,

@@ -4,7 +4,7 @@
 //
 // A step has four parts:
 // 1. forward() computes this worker's logits and reduces them to one RowStatistics per sample.
-// 2. The caller gathers these statistics from all workers.
+// 2. The caller exchanges these statistics between the workers, with merge_parts().
 // 3. combine() computes the loss and the softmax from them.
 // 4. backward() recomputes each tile of logits and converts it to gradients. It updates the tile's
 //    centres and their momentum in place, while the tile is in the cache.
@@ -177,9 +177,13 @@ class MarginSoftmax {
   /// none. REQUIRES: what `batch` refers to stays valid until backward() has returned.
   void forward(const Batch& batch, const Tensor& statistics, const Tensor& logits = {});
 
-  /// statistics: RowStatistics [workers, N] in rank order, the same on every worker. logits: those
-  /// of forward(), summed over the workers. Returns the mean loss over N. Blocks until it is known.
-  double combine(const Tensor& statistics, int workers, const Tensor& logits = {});
+  /// parts: RowStatistics [workers, n] of the same n samples, as bytes, in rank order. Overwrites
+  /// parts[0] with the statistics of the classes of all workers.
+  void merge_parts(const Tensor& parts);
+
+  /// statistics: RowStatistics [N] of all workers, the same on every worker. logits: those of
+  /// forward(), summed over the workers. Returns the mean loss over N. Blocks until it is known.
+  double combine(const Tensor& statistics, const Tensor& logits = {});
   /// Returns d loss / d b of the last combine(), where b is UniFace's threshold, which is
   /// subtracted from every logit. REQUIRES: MarginSoftmaxOptions::binary.
   [[nodiscard]] double threshold_gradient() const { return threshold_gradient_; }
@@ -250,7 +254,8 @@ class MarginSoftmax {
 
   virtual void run_find_targets(const Batch& batch, const Tensor& cosines) = 0;
   virtual void run_forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) = 0;
-  virtual double run_combine(const Tensor& statistics, int workers, const Tensor& logits) = 0;
+  virtual void run_merge_parts(const Tensor& parts) = 0;
+  virtual double run_combine(const Tensor& statistics, const Tensor& logits) = 0;
   virtual void run_backward(double gradient_scale, const Tensor& d_embeddings,
                             const Update& update) = 0;
   virtual void run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) = 0;

@@ -85,6 +85,34 @@ TEST_P(Collectives, ReduceScatterReturnsEachRanksSlice) {
   });
 }
 
+TEST_P(Collectives, AllToAllSendsEachRankItsBlock) {
+  on_ranks([&](RankOnDevice r) {
+    const auto workers = static_cast<std::size_t>(world_size_);
+    const auto own = static_cast<std::size_t>(r.comm.rank());
+    for (const std::size_t n : sizes_) {
+      const std::vector<float> before = input(r.comm.rank(), 0, n * workers);
+      const Floats in(r.ops, before);
+      const Floats out(r.ops, std::vector<float>(n * workers, -1.f));
+      r.comm.all_to_all(in, out);
+      const std::vector<float> values = out.values();
+      for (int from = 0; from < world_size_; ++from) {
+        const auto block = values.begin() + from * static_cast<std::ptrdiff_t>(n);
+        ASSERT_EQ(std::vector<float>(block, block + static_cast<std::ptrdiff_t>(n)),
+                  input(from, own * n, (own + 1) * n));
+      }
+      ASSERT_EQ(in.values(), before);
+    }
+  });
+}
+
+TEST_P(Collectives, AllToAllRejectsUnequalBlocks) {
+  on_ranks([&](RankOnDevice r) {
+    const Floats in(r.ops, std::vector<float>(6)), out(r.ops, std::vector<float>(5));
+    EXPECT_THROW(r.comm.all_to_all(in, out), std::logic_error);
+    r.comm.barrier();  // a rank that leaves early would make a connecting peer fail
+  });
+}
+
 TEST_P(Collectives, BroadcastCopiesEachRootsBytes) {
   on_ranks([&](RankOnDevice r) {
     for (const std::size_t n : sizes_) {
@@ -124,8 +152,11 @@ TEST_P(Collectives, CountsBytesSentByThisWorker) {
   on_ranks([&](RankOnDevice r) {
     const auto peers = static_cast<std::size_t>(world_size_ - 1);
     const Floats floats(r.ops, std::vector<float>(kFloats));
+    const Floats received(r.ops, std::vector<float>(kFloats));
     r.comm.all_reduce_sum(floats);
     EXPECT_EQ(r.comm.counters().sent_bytes, 2 * peers * 4 * kFloats / (peers + 1));
+    r.comm.all_to_all(floats, received);
+    EXPECT_EQ(r.comm.counters().sent_bytes, 3 * peers * 4 * kFloats / (peers + 1));
   });
 }
 
@@ -133,12 +164,14 @@ TEST_P(Collectives, RunsManyBeforeTheHostWaits) {
   on_ranks([&](RankOnDevice r) {
     const std::vector<float> mine = input(r.comm.rank(), 0, 1000);
     const Floats gathered(r.ops, std::vector<float>(1000 * static_cast<std::size_t>(world_size_)));
+    const Floats swapped(r.ops, gathered.values());
     const Floats part(r.ops, std::vector<float>(1000));
     const Floats floats(r.ops, mine);
     for (int round = 0; round < 30; ++round) {
       r.comm.all_gather(floats, gathered);
       // Each rank gets its own input, added up once for each rank.
       r.comm.reduce_scatter_sum(gathered, part);
+      r.comm.all_to_all(gathered, swapped);
       r.ops.copy(part, floats);
       r.comm.broadcast(floats, round % world_size_);
     }

@@ -237,6 +237,11 @@ TEST(CommFailure, AbortFreesTheWaitingThreadAndFailsLaterCalls) {
       [](Comm& comm) {
         std::vector<std::byte> bytes(24'000'000);
         comm.broadcast({bytes.data(), DType::kUInt8, {24'000'000}}, 0);
+      },
+      [](Comm& comm) {
+        std::vector<std::byte> in(24'000'000), out(24'000'000);
+        comm.all_to_all({in.data(), DType::kUInt8, {24'000'000}},
+                        {out.data(), DType::kUInt8, {24'000'000}});
       }};
   for (const Waiting& collective : collectives) {
     MemoryStore store;
@@ -278,6 +283,10 @@ void all_gather(Comm& comm, std::vector<float>& in, std::vector<float>& out) {
 
 void all_reduce(Comm& comm, std::vector<float>& in, std::vector<float>&) {
   comm.all_reduce_sum({in.data(), Shape{kFloats}});
+}
+
+void all_to_all(Comm& comm, std::vector<float>& in, std::vector<float>& out) {
+  comm.all_to_all({in.data(), Shape{kFloats}}, {out.data(), Shape{kFloats}});
 }
 
 /// Repeats the collective until it fails; returns the error.
@@ -331,6 +340,7 @@ TEST(CommFailure, KilledProcessFailsAllOthersImmediatelyDuringACollective) {
   for (const int world_size : {2, 2, 3}) {
     kill_one_of(world_size, &all_gather, "all_gather");
     kill_one_of(world_size, &all_reduce, "all_reduce");
+    kill_one_of(world_size, &all_to_all, "all_to_all");
   }
 }
 

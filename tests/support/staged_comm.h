@@ -35,6 +35,11 @@ class StagedComm : public Comm {
     comm_.reduce_scatter_sum(from.on_host(), to.on_host());
     to.send_back();
   }
+  void all_to_all(const Tensor& in, const Tensor& out) override {
+    Staged from(ops_, in), to(ops_, out);
+    comm_.all_to_all(from.on_host(), to.on_host());
+    to.send_back();
+  }
   void broadcast(const Tensor& in_out, int root) override {
     Staged both(ops_, in_out);
     comm_.broadcast(both.on_host(), root);

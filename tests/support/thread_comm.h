@@ -111,6 +111,20 @@ class ThreadComm : public Comm {
     });
   }
 
+  void all_to_all(const Tensor& in, const Tensor& out) override {
+    const auto workers = static_cast<std::size_t>(size());
+    check(in.bytes() == out.bytes() && in.bytes() % workers == 0, "all_to_all: wrong size");
+    const std::size_t block = in.bytes() / workers;
+    meet(CollectiveKind::kAllToAll, in, [&](std::vector<const void*>& inputs) {
+      auto* to = static_cast<std::byte*>(out.data);
+      for (const void* from : inputs) {
+        const std::size_t mine = block * static_cast<std::size_t>(rank_);
+        copy(to, static_cast<const std::byte*>(from) + mine, block);
+        to += block;
+      }
+    });
+  }
+
   void broadcast(const Tensor& in_out, int root) override {
     meet(CollectiveKind::kBroadcast, in_out, [&](auto& inputs) {
       if (rank_ != root) {

@@ -25,7 +25,7 @@ class Collectives {
   [[nodiscard]] double seconds(CollectiveKind kind, double bytes) const {
     if (c_.workers == 1) return 0;
     const double rounds = kind == CollectiveKind::kAllReduce ? 2 : 1;
-    return rounds * (latency() + transfer(bytes));
+    return rounds * (latency() + transfer(kind, bytes));
   }
 
  private:
@@ -37,15 +37,16 @@ class Collectives {
   }
 
   /// Returns the time of one round: the slower of the transfers within and between hosts.
-  [[nodiscard]] double transfer(double bytes) const {
+  [[nodiscard]] double transfer(CollectiveKind kind, double bytes) const {
     const auto w = static_cast<double>(c_.workers), own = static_cast<double>(c_.workers_of_host);
     const double sent = bytes * (w - 1) / w;  // bytes sent by each worker
     const double within =
         c_.machine.gpu ? sent * c_.machine.local.per_byte : own * sent * c_.machine.local.per_byte;
     if (c_.hosts() == 1) return within;
-    // A ring crosses each host's network once. In a mesh, each worker sends to every worker on
-    // other hosts.
-    const double out = c_.machine.gpu ? sent : own * bytes * (w - own) / w;
+    // A ring crosses each host's network once. In a mesh, and in every all-to-all, each worker
+    // sends to every worker on other hosts.
+    const bool ring = c_.machine.gpu && kind != CollectiveKind::kAllToAll;
+    const double out = ring ? sent : own * bytes * (w - own) / w;
     return std::max(within, out * c_.network.per_byte);
   }
 
@@ -104,6 +105,7 @@ StepCost predict_step(const StepWork& work, std::int64_t batch, std::int64_t pix
   const double backward = shared * machine.backward * roofline.seconds(work.backward) + sync;
   const double teacher = shared * machine.forward * roofline.seconds(work.teacher);
   const double head = shared * machine.head * roofline.seconds(work.head) +
+                      collectives.seconds(CollectiveKind::kAllToAll, work.statistics) +
                       collectives.seconds(CollectiveKind::kAllGather, work.statistics);
   double gather = collectives.seconds(CollectiveKind::kAllGather, work.embeddings);
   if (work.teacher_embeddings > 0) {

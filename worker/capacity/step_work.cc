@@ -31,6 +31,7 @@ class CountedComm : public Comm {
   void all_gather(const Tensor&, const Tensor&) override { ++calls_; }
   void all_reduce_sum(const Tensor&) override { ++calls_; }
   void reduce_scatter_sum(const Tensor&, const Tensor&) override { ++calls_; }
+  void all_to_all(const Tensor&, const Tensor&) override { ++calls_; }
   void broadcast(const Tensor&, int) override { ++calls_; }
   void barrier() override { ++calls_; }
   void abort(const std::string&) override {}
@@ -161,7 +162,7 @@ StepWork count_step(const PlannedJob& p) {
   const std::int64_t samples = p.job.batch_size * p.world_size;
   work.head = mean_head_work(p, samples, shard_of(p.job.num_classes, 0, p.world_size).size());
   work.embeddings = static_cast<double>(samples * p.job.embedding_size) * sizeof(float);
-  work.statistics = static_cast<double>(samples) * sizeof(RowStatistics) * p.world_size;
+  work.statistics = static_cast<double>(samples) * sizeof(RowStatistics);
   return work;
 }
 

@@ -30,7 +30,7 @@ struct StepWork {
   // Sizes of collectives in bytes, on the receiver's side; per micro-batch, except the gradients'.
   double embeddings = 0;          ///< all-gathered; their gradients are reduce-scattered
   double teacher_embeddings = 0;  ///< all-gathered; 0 without the teacher's logits
-  double statistics = 0;          ///< of the softmax; all-gathered
+  double statistics = 0;          ///< of the softmax; sent in an all-to-all, then all-gathered
   double gradients = 0;           ///< all-reduced
   int synced_norms = 0;  ///< batch norms that gather statistics in forward and backward (sync_bn)
 };

@@ -109,14 +109,15 @@ TimedCollectives time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
   const auto embeddings = static_cast<std::size_t>(batch * dimensions) * sizeof(float);
   const std::size_t statistics = static_cast<std::size_t>(batch) * workers * sizeof(RowStatistics);
   const Memory mine(ops, embeddings), all(ops, embeddings * workers);
-  const Memory my_rows(ops, statistics), all_rows(ops, statistics * workers);
+  const Memory my_rows(ops, statistics), all_rows(ops, statistics);
   const Tensor own = mine.floats({batch, dimensions});
   const Tensor gathered = all.floats({batch * step.size(), dimensions});
   ops.fill(own, 0);
   ops.fill(gathered, 0);
   const double gather = fastest(ops, step, [&] { step.all_gather(own, gathered); });
   const double rows = fastest(ops, step, [&] {
-    step.all_gather(my_rows.bytes(statistics), all_rows.bytes(statistics * workers));
+    step.all_to_all(my_rows.bytes(statistics), all_rows.bytes(statistics));
+    step.all_gather(my_rows.bytes(statistics / workers), all_rows.bytes(statistics));
   });
   const double scatter = fastest(ops, step, [&] { step.reduce_scatter_sum(gathered, own); });
   const double moved = static_cast<double>(embeddings) * others;
@@ -126,8 +127,8 @@ TimedCollectives time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
   const auto summed = static_cast<double>(reduced.bytes);
   TimedCollectives timed{
       .findings = {finding("all-gather of embeddings", embeddings * workers, gather, moved),
-                   finding("all-gather of softmax statistics", statistics * workers, rows,
-                           static_cast<double>(statistics) * others),
+                   finding("exchange of softmax statistics", 2 * statistics, rows,
+                           2 * static_cast<double>(statistics) * others / (others + 1)),
                    finding("reduce-scatter of embedding gradients", embeddings * workers, scatter,
                            moved)},
       .seconds = {.gradients = 0, .embeddings = gather + scatter}};

@@ -70,20 +70,26 @@ std::int64_t exchanged_numbers(const HeadOptions& o) {
   return summed_numbers(softmax_options(o, /*rows=*/1));
 }
 
+constexpr auto kRowBytes = static_cast<std::int64_t>(sizeof(RowStatistics));
+
 /// Bytes per sample: its inverse length or target cosine, its length, and its margin.
 constexpr std::size_t kSampleMarginBytes = sizeof(float) + sizeof(double) + sizeof(SampleMargin);
+
+/// Returns n, the number of samples whose statistics one worker merges: N / W, rounded up.
+std::int64_t merged_samples(std::int64_t samples, int workers) {
+  return (samples + workers - 1) / workers;
+}
 
 /// Bytes of the buffers that a head sends, receives or returns, for N samples.
 struct ExchangeBytes {
   ExchangeBytes(std::int64_t samples, const HeadOptions& o, int workers)
       : d_embeddings(static_cast<std::size_t>(samples * o.embedding_size) * sizeof(float)),
-        statistics(static_cast<std::size_t>(samples) * sizeof(RowStatistics)),
-        all_statistics(static_cast<std::size_t>(workers) * statistics),
+        statistics(static_cast<std::size_t>(workers * merged_samples(samples, workers)) *
+                   sizeof(RowStatistics)),
+        parts(workers > 1 ? statistics : 0),
         logits(static_cast<std::size_t>(exchanged_numbers(o) * samples) * sizeof(float)) {}
-  std::size_t d_embeddings, statistics, all_statistics, logits;
-  [[nodiscard]] std::size_t total() const {
-    return d_embeddings + statistics + all_statistics + logits;
-  }
+  std::size_t d_embeddings, statistics, parts, logits;
+  [[nodiscard]] std::size_t total() const { return d_embeddings + statistics + parts + logits; }
 };
 
 class ShardedHead : public Head {
@@ -163,6 +169,7 @@ class ShardedHead : public Head {
  private:
   void reserve(std::int64_t samples);
   void begin_update(const Step& step);
+  void exchange_statistics(std::int64_t samples);
   void set_offsets(std::size_t active, double drawn_logit);
   void set_target_shares(std::span<const std::int64_t> all_labels);
   void make_margins(const Step& step, const MarginSoftmax::Batch& batch);
@@ -197,8 +204,8 @@ class ShardedHead : public Head {
   std::vector<double> target_shares_;                    // [N], if there may be several labels
   std::int64_t samples_ = 0;                             // N of the buffers below
   std::unique_ptr<Buffer> d_embeddings_;                 // [N, D]
-  std::unique_ptr<Buffer> statistics_;                   // RowStatistics [N]
-  std::unique_ptr<Buffer> all_statistics_;               // RowStatistics [W, N]
+  std::unique_ptr<Buffer> statistics_;                   // RowStatistics [W n], n >= N / W
+  std::unique_ptr<Buffer> parts_;                        // RowStatistics [W, n]; null if W is 1
   std::unique_ptr<Buffer> logits_;                       // [summed_numbers(), N], or null
 };
 
@@ -210,9 +217,7 @@ HeadResult ShardedHead::run(const Step& step) {
   check(step.micro_batch >= 0 && step.micro_batch < options_.gradient_acc,
         "head: micro_batch must be in 0 .. gradient_acc - 1");
   reserve(n);
-  const auto row = static_cast<std::int64_t>(sizeof(RowStatistics));
-  const Tensor statistics(statistics_->data(), DType::kUInt8, {n, row});
-  const Tensor all_statistics(all_statistics_->data(), DType::kUInt8, {comm_.size(), n, row});
+  const Tensor statistics(statistics_->data(), DType::kUInt8, {n, kRowBytes});
 
   const HeadSettings now = settings(step.active.step);
   softmax_->use_margin(now.margin);
@@ -238,10 +243,10 @@ HeadResult ShardedHead::run(const Step& step) {
       logits_ ? Tensor(logits_->data(), DType::kFloat32, {exchanged_numbers(options_), n})
               : Tensor();
   softmax_->forward(batch, statistics, logits);
-  comm_.all_gather(statistics, all_statistics);  // max, sum and target
-  if (logits) comm_.all_reduce_sum(logits);      // the rows of summed_numbers()
+  exchange_statistics(n);                    // max, sum and target
+  if (logits) comm_.all_reduce_sum(logits);  // the rows of summed_numbers()
   HeadResult result;
-  result.loss = softmax_->combine(all_statistics, comm_.size(), logits) + margins_.added;
+  result.loss = softmax_->combine(statistics, logits) + margins_.added;
   result.logits_loss = softmax_->logits_loss();
   // The losses are the same on all workers.
   if (!std::isfinite(result.loss) || !std::isfinite(result.logits_loss)) return result;
@@ -251,6 +256,20 @@ HeadResult ShardedHead::run(const Step& step) {
   result.moved = moves_in_run();
   backward(step, result.d_embeddings);
   return result;
+}
+
+/// Replaces the statistics of this worker's classes by those of all classes. Every worker receives
+/// all parts of the statistics of n samples, merges them, and sends the result to all: 2 N
+/// statistics, where a gather of all parts would receive W N.
+void ShardedHead::exchange_statistics(std::int64_t samples) {
+  const int workers = comm_.size();
+  if (workers == 1) return;
+  const std::int64_t n = merged_samples(samples, workers);
+  const Tensor all(statistics_->data(), DType::kUInt8, {workers * n, kRowBytes});
+  const Tensor parts(parts_->data(), DType::kUInt8, {workers, n, kRowBytes});
+  comm_.all_to_all(all, parts);
+  softmax_->merge_parts(parts);
+  comm_.all_gather({parts.data, DType::kUInt8, {n, kRowBytes}}, all);
 }
 
 void ShardedHead::begin_update(const Step& step) {
@@ -364,7 +383,9 @@ void ShardedHead::reserve(std::int64_t samples) {
   const ExchangeBytes bytes(samples, options_, comm_.size());
   d_embeddings_ = ops_.allocate(bytes.d_embeddings);
   statistics_ = ops_.allocate(bytes.statistics);
-  all_statistics_ = ops_.allocate(bytes.all_statistics);
+  if (bytes.parts > 0) parts_ = ops_.allocate(bytes.parts);
+  const auto words = static_cast<std::int64_t>(bytes.statistics / sizeof(float));
+  ops_.fill({statistics_->data(), DType::kFloat32, {words}}, 0);  // also the rows beyond N
   if (bytes.logits > 0) logits_ = ops_.allocate(bytes.logits);
   samples_ = samples;
 }
@@ -489,7 +510,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
     }
     m.buffers =
         gpu_allocation(exchange.d_embeddings) + gpu_allocation(exchange.statistics) +
-        gpu_allocation(exchange.all_statistics) +
+        (exchange.parts > 0 ? gpu_allocation(exchange.parts) : 0) +
         (exchange.logits > 0 ? gpu_allocation(exchange.logits) : 0) +
         static_cast<std::uint64_t>(margin_device_bytes(margin, active, softmax.logits_bytes));
     // Before a checkpoint all rows are listed, to apply the updates that they have missed. In a

@@ -80,6 +80,7 @@ class WorldSize : public Comm {
   void all_gather(const Tensor&, const Tensor&) override { refuse(); }
   void all_reduce_sum(const Tensor&) override { refuse(); }
   void reduce_scatter_sum(const Tensor&, const Tensor&) override { refuse(); }
+  void all_to_all(const Tensor&, const Tensor&) override { refuse(); }
   void broadcast(const Tensor&, int) override { refuse(); }
   void barrier() override { refuse(); }
   void abort(const std::string&) override {}

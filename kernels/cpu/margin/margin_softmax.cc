@@ -114,7 +114,8 @@ class CpuMarginSoftmax : public MarginSoftmax {
  private:
   void run_find_targets(const Batch& batch, const Tensor& cosines) override;
   void run_forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) override;
-  double run_combine(const Tensor& statistics, int workers, const Tensor& logits) override;
+  void run_merge_parts(const Tensor& parts) override;
+  double run_combine(const Tensor& statistics, const Tensor& logits) override;
   void run_backward(double gradient_scale, const Tensor& d_embeddings,
                     const Update& update) override;
   void run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) override;
@@ -379,13 +380,22 @@ void CpuMarginSoftmax::check_products() const {
   }
 }
 
-double CpuMarginSoftmax::run_combine(const Tensor& statistics, int workers, const Tensor& logits) {
+void CpuMarginSoftmax::run_merge_parts(const Tensor& parts) {
+  const std::int64_t n = parts.shape[1];
+  auto* const rows = static_cast<RowStatistics*>(parts.data);
+  for (std::int64_t i = 0; i < n; ++i) {
+    RowStatistics all;
+    for (std::int64_t w = 0; w < parts.shape[0]; ++w) merge(all, rows[w * n + i]);
+    rows[i] = all;
+  }
+}
+
+double CpuMarginSoftmax::run_combine(const Tensor& statistics, const Tensor& logits) {
   const auto n = static_cast<std::size_t>(step_.samples);
   const auto* rows = static_cast<const RowStatistics*>(statistics.data);
   double loss = 0, threshold = 0;
   for (std::size_t i = 0; i < n; ++i) {
-    RowStatistics all;
-    for (int w = 0; w < workers; ++w) merge(all, rows[static_cast<std::size_t>(w) * n + i]);
+    const RowStatistics& all = rows[i];
     arrays_.softmax[i] = options_.binary ? row_binary(all) : row_softmax(all);
     if (options_.binary) threshold += arrays_.softmax[i].others - double{logits.f32()[i]};
     double target = all.target;

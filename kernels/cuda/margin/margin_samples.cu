@@ -172,12 +172,20 @@ __global__ void logit_sums_kernel(MarginSamples s, LogitStatistics running,
       s.ranges == nullptr ? classes : std::int64_t{s.ranges[i].end - s.ranges[i].begin});
 }
 
+__global__ void merge_kernel(RowStatistics* parts, std::int64_t workers, std::int64_t n) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  RowStatistics all;
+  for (std::int64_t w = 0; w < workers; ++w) merge(all, parts[w * n + i]);
+  parts[i] = all;
+}
+
 __global__ void combine_kernel(MarginSamples s, AllStatistics workers, double label_smoothing) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= s.padded_samples) return;
   RowStatistics all;
   if (i < s.samples) {
-    for (int w = 0; w < workers.workers; ++w) merge(all, workers.rows[w * s.samples + i]);
+    all = workers.rows[i];
     s.softmax[i] = s.binary ? row_binary(all) : row_softmax(all);
     const bool smoothed = label_smoothing > 0;
     double target = all.target;
@@ -326,6 +334,12 @@ void sum_logits(const CudaDevice& device, const MarginSamples& s, const LogitSta
                 const RowStatistics* statistics, std::int64_t classes, float* logits) {
   launch("sums of logits", thread_a_sample(s.samples), device.compute.get(), logit_sums_kernel, s,
          running, statistics, classes, logits);
+}
+
+void merge_statistics(const CudaDevice& device, RowStatistics* parts, std::int64_t workers,
+                      std::int64_t n) {
+  launch("merging row statistics", thread_a_sample(n), device.compute.get(), merge_kernel, parts,
+         workers, n);
 }
 
 void combine_statistics(const CudaDevice& device, const MarginSamples& s, const AllStatistics& all,

@@ -68,11 +68,15 @@ void finish_statistics(const CudaDevice& device, const MarginSamples& s,
 void sum_logits(const CudaDevice& device, const MarginSamples& s, const LogitStatistics& running,
                 const RowStatistics* statistics, std::int64_t classes, float* logits);
 
-/// Statistics of all workers.
+/// Overwrites parts[0] of parts [workers, n] with the statistics of all workers' classes, merged in
+/// rank order.
+void merge_statistics(const CudaDevice& device, RowStatistics* parts, std::int64_t workers,
+                      std::int64_t n);
+
+/// Statistics over the classes of all workers.
 struct AllStatistics {
-  const RowStatistics* rows = nullptr;  ///< [workers, N]
-  int workers = 1;
-  const float* logits = nullptr;  ///< those of sum_logits(), summed; nullptr: none
+  const RowStatistics* rows = nullptr;  ///< [N]
+  const float* logits = nullptr;        ///< those of sum_logits(), summed; nullptr: none
 };
 /// Fills softmax, max, and loss [2]: sums over samples of the loss and of d loss / d threshold (0
 /// unless `binary`).

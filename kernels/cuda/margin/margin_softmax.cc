@@ -63,7 +63,8 @@ class CudaMarginSoftmax : public MarginSoftmax {
  private:
   void run_find_targets(const Batch& batch, const Tensor& cosines) override;
   void run_forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) override;
-  double run_combine(const Tensor& statistics, int workers, const Tensor& logits) override;
+  void run_merge_parts(const Tensor& parts) override;
+  double run_combine(const Tensor& statistics, const Tensor& logits) override;
   void run_backward(double gradient_scale, const Tensor& d_embeddings,
                     const Update& update) override;
   void run_backward_embeddings(double gradient_scale, const Tensor& d_embeddings) override;
@@ -430,11 +431,15 @@ void CudaMarginSoftmax::run_target_cosines(std::span<float> cosines) {
   });
 }
 
-double CudaMarginSoftmax::run_combine(const Tensor& statistics, int workers, const Tensor& logits) {
+void CudaMarginSoftmax::run_merge_parts(const Tensor& parts) {
+  merge_statistics(device_, static_cast<RowStatistics*>(parts.data), parts.shape[0],
+                   parts.shape[1]);
+}
+
+double CudaMarginSoftmax::run_combine(const Tensor& statistics, const Tensor& logits) {
   auto* const loss = at<double>(plan_.loss);
   combine_statistics(device_, samples_,
                      {.rows = static_cast<const RowStatistics*>(statistics.data),
-                      .workers = workers,
                       .logits = logits ? logits.f32() : nullptr},
                      options_.label_smoothing, loss);
   if (options_.distillation.on()) {

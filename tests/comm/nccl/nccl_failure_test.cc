@@ -163,6 +163,18 @@ TEST_F(NcclFailure, DoesNotNameARankWhoseTimeoutIsNotOver) {
   EXPECT_THAT(errors[0], AllOf(HasSubstr("rank 1 ("), Not(HasSubstr("rank 2 ("))));
 }
 
+TEST_F(NcclFailure, NamesARankThatIsMissingInAnAllToAll) {
+  const auto errors = errors_of(3, 3s, [](RankOnDevice r) {
+    if (r.comm.rank() == 2) return;
+    const Floats in(r.ops, std::vector<float>(6)), out(r.ops, std::vector<float>(6));
+    r.comm.all_to_all(in, out);
+    r.ops.synchronize();
+    r.comm.throw_if_failed();
+  });
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("all_to_all of 24 bytes (number 1) failed after"),
+                               HasSubstr("rank 2 (127.0.0.1, GPU 2)"), Not(HasSubstr("rank 1 ("))));
+}
+
 TEST_F(NcclFailure, NamesRanksThatBeginDifferentCollectives) {
   const auto errors =
       errors_of(2, 3s, [&](RankOnDevice r) { sum_and_wait(r, r.comm.rank() == 0 ? 10 : 11); });

@@ -109,13 +109,17 @@ TEST_P(MarginChecks, CoverTheBatch) {
             "margin_softmax.forward: more positives than the samples may have targets");
 }
 
-TEST_P(MarginChecks, CoverGatheredStatistics) {
+TEST_P(MarginChecks, CoverExchangedStatistics) {
   const auto softmax = make_margin_softmax(*ops_, {}, table());
-  EXPECT_EQ(refusal([&] { softmax->combine(statistics_, 1); }),
+  EXPECT_EQ(refusal([&] { softmax->combine(statistics_); }),
             "margin_softmax.combine: forward() comes first");
   softmax->forward(batch(), statistics_);
-  EXPECT_EQ(refusal([&] { softmax->combine(small_, 2); }),
-            "margin_softmax.combine: statistics is fp32 [5], expected uint8 [2, 3, " +
+  EXPECT_EQ(refusal([&] { softmax->combine(small_); }),
+            "margin_softmax.combine: statistics is fp32 [5], expected uint8 [3, " +
+                std::to_string(kBytes) + "]");
+  const Tensor parts(small_->data, DType::kFloat32, {1, 1, 5});
+  EXPECT_EQ(refusal([&] { softmax->merge_parts(parts); }),
+            "margin_softmax.merge_parts: parts is fp32 [1, 1, 5], expected uint8 [1, 1, " +
                 std::to_string(kBytes) + "]");
 }
 
@@ -124,7 +128,7 @@ TEST_P(MarginChecks, CoverTheGradients) {
   EXPECT_EQ(refusal([&] { softmax->backward(1.0, x_, {}); }),
             "margin_softmax.backward: forward() comes first");
   softmax->forward(batch(), statistics_);
-  softmax->combine(statistics_, 1);
+  softmax->combine(statistics_);
   const std::string found = ": d_embeddings is fp32 [5], expected fp32 [3, 8]";
   EXPECT_EQ(refusal([&] { softmax->backward(1.0, small_, {}); }),
             "margin_softmax.backward" + found);
@@ -137,7 +141,7 @@ TEST_P(MarginChecks, CoverTheGradients) {
 TEST_P(MarginChecks, CoverSummedGradients) {
   const auto softmax = make_margin_softmax(*ops_, {}, table());
   softmax->forward(batch(), statistics_);
-  softmax->combine(statistics_, 1);
+  softmax->combine(statistics_);
   const std::vector<std::int64_t> slots{0, 1}, outside{12, 16};
   const std::string gradients = ": gradients is fp32 [5], expected fp32 [any number, 8]";
   const std::string few = ": found 2 slots, expected one for each of 3 classes";

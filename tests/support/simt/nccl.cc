@@ -19,7 +19,7 @@
 
 namespace pfc::simt {
 
-enum class NcclOperation { kGather, kReduce, kScatter, kBroadcast };
+enum class NcclOperation { kGather, kReduce, kScatter, kBroadcast, kAllToAll };
 
 /// Arguments of one rank's call.
 struct NcclCall {
@@ -123,6 +123,13 @@ void give_result(const NcclMeeting& meeting, const NcclCall& call, int rank) {
       std::memcpy(to, input.data(), bytes);
       to += bytes;
     }
+  } else if (call.kind == NcclOperation::kAllToAll) {
+    const std::size_t block = bytes / meeting.inputs.size();
+    std::byte* to = call.receive;
+    for (const auto& [from, input] : meeting.inputs) {
+      std::memcpy(to, input.data() + block * static_cast<std::size_t>(rank), block);
+      to += block;
+    }
   } else if (call.kind == NcclOperation::kBroadcast) {
     std::memcpy(call.receive, meeting.inputs.at(call.root).data(), bytes);
   } else {
@@ -182,6 +189,39 @@ ncclResult_t begin(ncclComm_t comm, const NcclCall& call, cudaStream_t stream) {
 }
 
 std::size_t size_of(ncclDataType_t type) { return type == ncclUint8 ? 1 : sizeof(float); }
+
+/// The calls between ncclGroupStart() and ncclGroupEnd() of one thread.
+struct NcclGroupCalls {
+  bool open = false;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::size_t block = 0;
+  std::vector<const std::byte*> sends, receives;
+};
+
+NcclGroupCalls& group() {
+  static thread_local NcclGroupCalls calls;
+  return calls;
+}
+
+ncclResult_t add_to_group(std::vector<const std::byte*>& blocks, const void* data,
+                          std::size_t bytes, int peer, ncclComm_t comm, cudaStream_t stream) {
+  NcclGroupCalls& calls = group();
+  const bool first = calls.sends.empty() && calls.receives.empty();
+  if (first) {
+    calls.comm = comm;
+    calls.stream = stream;
+    calls.block = bytes;
+  }
+  const auto* const block = static_cast<const std::byte*>(data);
+  const bool follows = blocks.empty() || block == blocks.back() + bytes;
+  if (!calls.open || comm != calls.comm || stream != calls.stream || bytes != calls.block ||
+      peer != static_cast<int>(blocks.size()) || !follows) {
+    return ncclInvalidUsage;
+  }
+  blocks.push_back(block);
+  return ncclSuccess;
+}
 
 void fail(NcclHandle& handle, ncclResult_t error, const std::string& message) {
   handle.error = error;
@@ -378,6 +418,36 @@ ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t rece
        .receive = static_cast<std::byte*>(receive),
        .send_bytes = receive_count * size_of(type) * static_cast<std::size_t>(comm->clique->ranks)},
       stream);
+}
+
+ncclResult_t ncclGroupStart() {
+  if (group().open) return ncclInvalidUsage;
+  group() = {.open = true};
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd() {
+  const NcclGroupCalls calls = std::exchange(group(), {});
+  if (!calls.open) return ncclInvalidUsage;
+  if (calls.comm == nullptr) return ncclSuccess;
+  const auto ranks = static_cast<std::size_t>(calls.comm->clique->ranks);
+  if (calls.sends.size() != ranks || calls.receives.size() != ranks) return ncclInvalidUsage;
+  return begin(calls.comm,
+               {.kind = NcclOperation::kAllToAll,
+                .send = calls.sends.front(),
+                .receive = const_cast<std::byte*>(calls.receives.front()),
+                .send_bytes = ranks * calls.block},
+               calls.stream);
+}
+
+ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return add_to_group(group().sends, send, count * size_of(type), peer, comm, stream);
+}
+
+ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return add_to_group(group().receives, receive, count * size_of(type), peer, comm, stream);
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type,

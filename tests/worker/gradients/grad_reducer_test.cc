@@ -28,6 +28,7 @@ class WatchedComm : public Comm {
   [[nodiscard]] CommCounters counters() const override { return {}; }
   void all_gather(const Tensor&, const Tensor&) override {}
   void reduce_scatter_sum(const Tensor&, const Tensor&) override {}
+  void all_to_all(const Tensor&, const Tensor&) override {}
   void broadcast(const Tensor&, int) override {}
   void barrier() override {}
   void abort(const std::string&) override {}

@@ -188,10 +188,20 @@ TEST(HeadMemory, SummedGradientsEqualWhatAStepAllocates) {
                .all_labels = batch.labels,
                .active = active});
     const HeadMemory m = head_memory({.head = head, .samples = 8});
-    const std::size_t exchanged =
-        8 * 16 * 4 + 2 * 8 * sizeof(double) * 3;  // d_embeddings, statistics
+    const std::size_t exchanged = 8 * 16 * 4 + 8 * sizeof(RowStatistics);  // with d_embeddings
     EXPECT_EQ(m.gradients, ops.allocated - before - exchanged);
   });
+}
+
+TEST(HeadMemory, StatisticsOfSeveralWorkersAreKeptTwice) {
+  HeadMemoryOptions o = million();
+  const std::uint64_t buffers = head_memory(o).buffers;
+  for (const int workers : {2, 64}) {
+    o.world_size = workers;
+    EXPECT_EQ(head_memory(o).buffers, buffers + 128 * sizeof(RowStatistics));
+  }
+  o.world_size = 3;  // parts of 43 samples
+  EXPECT_EQ(head_memory(o).buffers, buffers + (3 * 43 + 1) * sizeof(RowStatistics));
 }
 
 TEST(HeadMemory, TablesHalveWithCentrePrecision) {

@@ -101,7 +101,7 @@ TEST_P(HeadOnWorkers, AgreesWithOneWorkerIfCentresMissManyUpdates) {
   expect_same(run_head(missing, workers_), run_head(missing, 1));
 }
 
-TEST_P(HeadOnWorkers, NeedsOneCollectivePerStep) {
+TEST_P(HeadOnWorkers, NeedsTwoCollectivesPerStep) {
   HeadJob j = job_at_rate(1.0, device_);
   run_ranks(workers_, [&](Comm& comm) {
     const auto ops = device_.make(1);
@@ -113,7 +113,8 @@ TEST_P(HeadOnWorkers, NeedsOneCollectivePerStep) {
     ops->copy_to_device(embeddings, batch.embeddings.data());
     const ActiveCentres active = head->sample(batch.labels, 1);
     head->run({.all_embeddings = embeddings, .all_labels = batch.labels, .active = active});
-    EXPECT_EQ(comm.counters().calls, 1u);
+    EXPECT_EQ(comm.counters().calls, 2u);
+    EXPECT_EQ(comm.counters().kinds[static_cast<std::size_t>(CollectiveKind::kAllToAll)].calls, 1u);
   });
 }
 

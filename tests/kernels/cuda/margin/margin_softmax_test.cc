@@ -28,7 +28,7 @@ TEST_F(CudaMarginSoftmax, WaitsOnlyForTheLoss) {
     if (i > 0) {
       EXPECT_EQ(*sum, sum_before);
     }
-    softmax->combine(statistics, 1);
+    softmax->combine(statistics);
     EXPECT_NE(*sum, sum_before);
     softmax->backward(1.0, Tensor(d_x.data(), DType::kFloat32, {kBatchSize, kEmbeddingSize}), {});
     EXPECT_EQ(gradient[0], gradient_before);
@@ -62,7 +62,7 @@ TEST_F(CudaMarginSoftmax, AllocatesAsMuchMemoryAsPlanned) {
           {.embeddings = x, .classes = classes, .positives = {}, .target_shares = shares},
           statistics, logits);
       step_memory = begun - simt::device_memory().free;
-      softmax->combine(statistics, 1, logits);
+      softmax->combine(statistics, logits);
       const OwnedTensor gradients(*ops_, {700, options_.sub_centres * kEmbeddingSize});
       ops_->fill(gradients, 0.f);
       const std::size_t stepped = simt::device_memory().free;

@@ -122,7 +122,7 @@ class CudaMarginSoftmax : public ::testing::Test {
     const OwnedTensor x = embeddings(), d_x(*ops_, {kBatchSize, kEmbeddingSize});
     const OwnedTensor statistics(*ops_, {kBatchSize, sizeof(RowStatistics)}, DType::kUInt8);
     softmax->forward({.embeddings = x, .classes = classes, .positives = positives}, statistics);
-    Outcome outcome{.loss = softmax->combine(statistics, 1), .d_embeddings = {}};
+    Outcome outcome{.loss = softmax->combine(statistics), .d_embeddings = {}};
     if (gradients) {
       softmax->backward_accumulate(1.0, d_x, gradients, slots);
       softmax->update(classes, slots, gradients, {});
