@@ -206,6 +206,7 @@ Options parse(CLI::App& app, int argc, char** argv) {
   key("--device", "device", std::string());
   key("--precision", "precision", std::string());
   key("--centre-precision", "centre_precision", std::string());
+  key("--centre-momentum", "centre_momentum", double{});
   key("--logits-memory", "logits_memory", double{});
   key("--optimizer", "optimizer", std::string());
   app.parse(argc, argv);

@@ -49,6 +49,7 @@ struct OneByte {
 
 /// Integers from -127 to 127, in two's complement.
 struct Int8Numbers {
+  static constexpr OneByteFormat kFormat = OneByteFormat::kInt8;
   static constexpr std::uint32_t kLargest = 0x42fe0000u;  // 127 as float32
   static constexpr std::uint32_t kExponent = 6;           // of the largest number
 
@@ -71,6 +72,7 @@ struct Int8Numbers {
 
 /// E4M3, without NaN. Numbers below 2^-6 are multiples of 2^-9.
 struct Fp8Numbers {
+  static constexpr OneByteFormat kFormat = OneByteFormat::kFp8;
   static constexpr std::uint32_t kLargest = 0x43e00000u;  // 448 as float32
   static constexpr std::uint32_t kExponent = 8;
 
@@ -90,10 +92,10 @@ struct Fp8Numbers {
   }
   template <typename F, typename W>
   PFC_HOST_DEVICE static F decode(W code) {
-    const W field = (code >> 3) & 15u, mantissa = code & 7u;
-    const W count = field == 0u ? mantissa : mantissa + 8u;
-    const W exponent = (field == 0u ? field + 1u : field) + 117u;
-    const F number = (same_bits<F>(count | 0x4b000000u) - 0x1p23f) * same_bits<F>(exponent << 23);
+    const W bits = (code & 0x7fu) << 20;  // exponent and mantissa at their places in a float32
+    const F normal = same_bits<F>(bits + (120u << 23));
+    const F subnormal = same_bits<F>(bits + (121u << 23)) - 0x1p-6f;
+    const F number = bits < (1u << 23) ? subnormal : normal;
     return same_bits<F>(same_bits<W>(number) | (code & 0x80u) << 24);
   }
 };

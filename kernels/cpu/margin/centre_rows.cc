@@ -17,10 +17,6 @@ std::int64_t row_bytes(const Tensor& t) {
   return t.shape[1] * static_cast<std::int64_t>(size_of(t.dtype));
 }
 
-/// Index of the random bits of a momentum's first element, beyond those of the centre. Only for
-/// one-byte numbers: with 16-bit numbers, centre and momentum share the 32 bits of an element.
-constexpr std::int64_t kMomentumElement = std::int64_t{1} << 31;
-
 }  // namespace
 
 CentreRows::CentreRows(const CentreTable& table, const MarginSoftmaxOptions& options,
@@ -34,8 +30,7 @@ CentreRows::CentreRows(const CentreTable& table, const MarginSoftmaxOptions& opt
       dimension_(table.weight.shape[1]),
       inverse_norm_(table.inverse_norm.f32()),
       updated_(table.updated.data()),
-      precision_(precision_of(table)),
-      kernel_precision_(is_one_byte(precision_) ? CentrePrecision::kFp32 : precision_) {}
+      precision_(precision_of(table)) {}
 
 float CentreRows::inverse_of(double squares) const {
   constexpr double kLargest = std::numeric_limits<float>::max();
@@ -43,10 +38,8 @@ float CentreRows::inverse_of(double squares) const {
   return squares == 0 ? 0.f : static_cast<float>(std::min(1 / std::sqrt(squares), kLargest));
 }
 
-OneByteRow CentreRows::codes(const ScaledRows& t, std::int64_t c) const {
-  return {.format = one_byte_format(t.dtype),
-          .codes = reinterpret_cast<std::uint8_t*>(address(t, c)),
-          .n = dimension_};
+float* CentreRows::scale_of(const ScaledRows& t, std::int64_t c) const {
+  return t.scales ? t.scales.f32() + (c - first_) : nullptr;
 }
 
 std::byte* CentreRows::address(const Tensor& t, std::int64_t c) const {
@@ -71,15 +64,10 @@ const void* CentreRows::gather(const ActiveRows& rows, const TileLayout& layout,
       prefetch_row(rows[static_cast<std::size_t>(i + kAhead)]);
     }
     const ActiveRow row = rows[static_cast<std::size_t>(i)];
-    if (row.missed == nullptr) {
-      copy_row(row.c, layout, i, scratch);
-      inverse_norms[i] = inverse_norm_[row.c - first_];
-    } else {
-      const std::int64_t place = i * layout.stride;
-      inverse_norms[i] = layout.type == DType::kFloat32
-                             ? catch_up_row(row, scratch.floats.data() + place, nullptr, scratch)
-                             : catch_up_row(row, nullptr, scratch.halves.data() + place, scratch);
-    }
+    const std::int64_t place = i * layout.stride;
+    inverse_norms[i] = layout.type == DType::kFloat32
+                           ? copy_row(row, scratch.floats.data() + place, nullptr)
+                           : copy_row(row, nullptr, scratch.halves.data() + place);
   }
   if (layout.type == DType::kFloat32) return scratch.floats.data();
   if (layout.padded > count) {
@@ -87,43 +75,6 @@ const void* CentreRows::gather(const ActiveRows& rows, const TileLayout& layout,
                 (layout.padded - count) * layout.stride, BFloat16{0});
   }
   return scratch.halves.data();
-}
-
-float CentreRows::catch_up_row(const ActiveRow& row, float* floats, BFloat16* halves,
-                               Scratch& scratch) const {
-  return inverse_of(
-      kernels_.centre_caught_up(kernel_precision_, {.n = dimension_,
-                                                    .weight = weight_of(row.c, scratch),
-                                                    .momentum = momentum_of(row.c, scratch),
-                                                    .second = second_of(row.c),
-                                                    .missed = *row.missed,
-                                                    .floats = floats,
-                                                    .halves = halves}));
-}
-
-void CentreRows::read_codes(const ScaledRows& t, std::int64_t c, float* to) const {
-  kernels_.read_one_byte_row(codes(t, c), t.scales.f32()[c - first_], to);
-}
-
-void CentreRows::write_codes(const ScaledRows& t, std::int64_t c, const RowRounding& rounding,
-                             float* from) const {
-  t.scales.f32()[c - first_] = kernels_.write_one_byte_row(codes(t, c), rounding, from);
-}
-
-void* CentreRows::weight_of(std::int64_t c, Scratch& scratch) const {
-  if (!is_one_byte(precision_)) return address(table_.weight, c);
-  read_codes(table_.weight, c, scratch.weight.data());
-  return scratch.weight.data();
-}
-
-void* CentreRows::momentum_of(std::int64_t c, Scratch& scratch) const {
-  if (table_.momentum && !is_one_byte(precision_)) return address(table_.momentum, c);
-  if (table_.momentum) {
-    read_codes(table_.momentum, c, scratch.momentum.data());
-  } else {
-    std::ranges::fill(scratch.momentum, 0.f);  // zeros of either type
-  }
-  return scratch.momentum.data();
 }
 
 void CentreRows::add_stretches(const ActiveRow& row, bool state,
@@ -137,35 +88,44 @@ void CentreRows::add_stretches(const ActiveRow& row, bool state,
   if (table_.second) add(table_.second);
 }
 
-void CentreRows::copy_row(std::int64_t c, const TileLayout& layout, std::int64_t place,
-                          Scratch& scratch) const {
-  const std::int64_t d = dimension_;
-  if (is_one_byte(precision_) && layout.type == DType::kFloat32) {
-    return read_codes(table_.weight, c, scratch.floats.data() + place * layout.stride);
+float CentreRows::copy_row(const ActiveRow& row, float* floats, BFloat16* halves) const {
+  const float* const stored = inverse_norm_ + (row.c - first_);
+  if (row.missed == nullptr && !is_one_byte(precision_)) {
+    copy_numbers(address(table_.weight, row.c), floats, halves);
+    return *stored;
   }
-  const void* const from = weight_of(c, scratch);
-  const bool kept_as_float = kernel_precision_ != CentrePrecision::kBf16;
-  const auto* floats = static_cast<const float*>(from);
-  const auto* halves = static_cast<const BFloat16*>(from);
-  if (layout.type == DType::kFloat32) {
-    float* const to = scratch.floats.data() + place * layout.stride;
-    kept_as_float ? static_cast<void>(std::copy_n(floats, d, to))
-                  : kernels_.to_float(halves, to, d);
+  const double squares =
+      kernels_.centre_caught_up(precision_, {.n = dimension_,
+                                             .weight = address(table_.weight, row.c),
+                                             .momentum = address_or_null(table_.momentum, row.c),
+                                             .second = address_or_null(table_.second, row.c),
+                                             .weight_scale = scale_of(table_.weight, row.c),
+                                             .momentum_scale = scale_of(table_.momentum, row.c),
+                                             .missed = row.missed,
+                                             .floats = floats,
+                                             .halves = halves});
+  return row.missed == nullptr ? *stored : inverse_of(squares);
+}
+
+/// Copies a row of float32 or bfloat16 numbers.
+void CentreRows::copy_numbers(const void* row, float* floats, BFloat16* halves) const {
+  const auto* const from_floats = static_cast<const float*>(row);
+  const auto* const from_halves = static_cast<const BFloat16*>(row);
+  const bool kept_as_float = precision_ != CentrePrecision::kBf16;
+  if (floats != nullptr) {
+    kept_as_float ? static_cast<void>(std::copy_n(from_floats, dimension_, floats))
+                  : kernels_.to_float(from_halves, floats, dimension_);
   } else {
-    BFloat16* const to = scratch.halves.data() + place * layout.stride;
-    kept_as_float ? kernels_.to_bfloat16(floats, to, d)
-                  : static_cast<void>(std::copy_n(halves, d, to));
+    kept_as_float ? kernels_.to_bfloat16(from_floats, halves, dimension_)
+                  : static_cast<void>(std::copy_n(from_halves, dimension_, halves));
   }
 }
 
 const float* CentreRows::row(const ActiveRow& row, Scratch& scratch) const {
-  if (row.missed != nullptr) {
-    catch_up_row(row, scratch.row.data(), nullptr, scratch);
-    return scratch.row.data();
+  if (row.missed == nullptr && table_.weight.dtype == DType::kFloat32) {
+    return reinterpret_cast<const float*>(address(table_.weight, row.c));
   }
-  const void* from = weight_of(row.c, scratch);
-  if (kernel_precision_ != CentrePrecision::kBf16) return static_cast<const float*>(from);
-  kernels_.to_float(static_cast<const BFloat16*>(from), scratch.row.data(), dimension_);
+  copy_row(row, scratch.row.data(), nullptr);
   return scratch.row.data();
 }
 
@@ -175,9 +135,13 @@ CentreRow CentreRows::describe(const ActiveRow& row, const CentreGradient& g,
           .gradient = g.gradient,
           .inverse_norm = g.inverse_norm,
           .along = g.along,
-          .weight = weight_of(row.c, scratch),
-          .momentum = momentum_of(row.c, scratch),
-          .second = second_of(row.c),
+          .weight = address(table_.weight, row.c),
+          .momentum = address_or_null(table_.momentum, row.c),
+          .second = address_or_null(table_.second, row.c),
+          .weight_scale = scale_of(table_.weight, row.c),
+          .momentum_scale = scale_of(table_.momentum, row.c),
+          .new_weight = scratch.weight.data(),
+          .new_momentum = scratch.momentum.data(),
           .key = {},
           .missed = row.missed};
 }
@@ -199,43 +163,30 @@ void CentreRows::move(const ActiveRow& active, const CentreGradient& g, const Up
   CentreRow row = describe(active, g, scratch);
   if (precision_ != CentrePrecision::kFp32) row.key = rounding_key(seed_, rule.number, active.c);
   const double squares = rule.optimizer == OptimizerKind::kSgd
-                             ? kernels_.centre_sgd(kernel_precision_, rule.sgd, row)
-                             : kernels_.centre_adamw(kernel_precision_, rule.adamw, row);
-  finish(active, squares, row.key, scratch);
+                             ? kernels_.centre_sgd(precision_, rule.sgd, row)
+                             : kernels_.centre_adamw(precision_, rule.adamw, row);
+  inverse_norm_[active.c - first_] = inverse_of(squares);
   updated_[(active.c - first_) / sub_centres_] = rule.updated;
-}
-
-void CentreRows::finish(const ActiveRow& row, double squares, const RoundingKey& key,
-                        Scratch& scratch) const {
-  if (is_one_byte(precision_)) {
-    float* const weight = scratch.weight.data();
-    write_codes(table_.weight, row.c, {.stochastic = true, .key = key}, weight);
-    squares = kernels_.centre_squares(kernel_precision_, weight, dimension_);
-    if (table_.momentum) {
-      write_codes(table_.momentum, row.c,
-                  {.stochastic = true, .key = key, .first_element = kMomentumElement},
-                  scratch.momentum.data());
-    }
-  }
-  inverse_norm_[row.c - first_] = inverse_of(squares);
 }
 
 void CentreRows::add_gradient(const ActiveRow& row, const CentreGradient& g, float* sum,
                               Scratch& scratch) const {
-  kernels_.add_centre_gradient(kernel_precision_, describe(row, g, scratch), sum);
+  kernels_.add_centre_gradient(precision_, describe(row, g, scratch), sum);
 }
 
 void CentreRows::settle(const ActiveRow& active, std::int32_t count, Scratch& scratch) const {
   if (active.missed == nullptr) return;
   CentreRow row = describe(active, {}, scratch);
   if (precision_ != CentrePrecision::kFp32) row.key = rounding_key(seed_, count, active.c);
-  finish(active, kernels_.centre_settle(kernel_precision_, row), row.key, scratch);
+  inverse_norm_[active.c - first_] = inverse_of(kernels_.centre_settle(precision_, row));
   updated_[(active.c - first_) / sub_centres_] = count;
 }
 
-void CentreRows::compute_inverse_norm(std::int64_t c, Scratch& scratch) const {
+void CentreRows::compute_inverse_norm(std::int64_t c) const {
   inverse_norm_[c - first_] =
-      inverse_of(kernels_.centre_squares(kernel_precision_, weight_of(c, scratch), dimension_));
+      inverse_of(kernels_.centre_squares(precision_, {.n = dimension_,
+                                                      .weight = address(table_.weight, c),
+                                                      .weight_scale = scale_of(table_.weight, c)}));
 }
 
 }  // namespace pfc

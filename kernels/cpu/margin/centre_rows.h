@@ -89,7 +89,7 @@ class CentreRows {
     AlignedVector<float> floats;     // [tile, stride]
     AlignedVector<BFloat16> halves;  // [tile, stride]
     AlignedVector<float> row;        // [D]
-    // [D] each: a row of one-byte numbers as float32. Without momentum, `momentum` has zeros.
+    // [D] each: new numbers of a row of one-byte numbers, before they are rounded.
     AlignedVector<float> weight, momentum;
   };
   /// Allocates the part of `scratch` that single rows need.
@@ -127,34 +127,26 @@ class CentreRows {
                     Scratch& scratch) const;
   /// Applies the missed updates to the row in the table, which has then seen `count` updates.
   void settle(const ActiveRow& row, std::int32_t count, Scratch& scratch) const;
-  void compute_inverse_norm(std::int64_t c, Scratch& scratch) const;
+  void compute_inverse_norm(std::int64_t c) const;
 
  private:
   template <typename F>
   static void each_row(Scratch& scratch, std::size_t dimension, const F& f) {
     for (auto* row : {&scratch.row, &scratch.weight, &scratch.momentum}) f(*row, dimension);
   }
-  void copy_row(std::int64_t c, const TileLayout& layout, std::int64_t place,
-                Scratch& scratch) const;
-  float catch_up_row(const ActiveRow& row, float* floats, BFloat16* halves, Scratch& scratch) const;
+  /// Copies a row after its missed updates to `floats` or, rounded to nearest, to `halves`; the
+  /// other is nullptr. Returns its inverse norm.
+  float copy_row(const ActiveRow& row, float* floats, BFloat16* halves) const;
+  void copy_numbers(const void* row, float* floats, BFloat16* halves) const;
   [[nodiscard]] float inverse_of(double squares) const;
   [[nodiscard]] std::byte* address(const Tensor& t, std::int64_t c) const;
-  /// Returns the row in kernel_precision_: a view of the table, or of a copy in scratch.
+  [[nodiscard]] std::byte* address_or_null(const Tensor& t, std::int64_t c) const {
+    return t ? address(t, c) : nullptr;
+  }
+  [[nodiscard]] float* scale_of(const ScaledRows& t, std::int64_t c) const;
   [[nodiscard]] CentreRow describe(const ActiveRow& row, const CentreGradient& g,
                                    Scratch& scratch) const;
-  [[nodiscard]] void* weight_of(std::int64_t c, Scratch& scratch) const;
-  [[nodiscard]] void* momentum_of(std::int64_t c, Scratch& scratch) const;
-  /// Rounds the changed copy of a row of one-byte numbers into the table, and sets its inverse
-  /// norm.
-  void finish(const ActiveRow& row, double squares, const RoundingKey& key, Scratch& scratch) const;
-  [[nodiscard]] OneByteRow codes(const ScaledRows& t, std::int64_t c) const;
-  void read_codes(const ScaledRows& t, std::int64_t c, float* to) const;
-  void write_codes(const ScaledRows& t, std::int64_t c, const RowRounding& rounding,
-                   float* from) const;
   void prefetch_row(const ActiveRow& row) const;
-  [[nodiscard]] std::byte* second_of(std::int64_t c) const {
-    return table_.second ? address(table_.second, c) : nullptr;
-  }
 
   const CentreTable table_;
   const VectorKernels& kernels_;
@@ -164,7 +156,6 @@ class CentreRows {
   float* const inverse_norm_;
   std::int32_t* const updated_;
   const CentrePrecision precision_;
-  const CentrePrecision kernel_precision_;  // of the rows that describe() returns
 };
 
 }  // namespace pfc

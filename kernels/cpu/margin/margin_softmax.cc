@@ -104,8 +104,8 @@ class CpuMarginSoftmax : public MarginSoftmax {
 
   void compute_inverse_norms() override {
     const std::int64_t first = table_.first_class * options_.sub_centres;
-    each_row(table_.weight.shape[0], 1, [&](std::int64_t row, CentreRows::Scratch& scratch) {
-      rows_.compute_inverse_norm(first + row, scratch);
+    each_row(table_.weight.shape[0], 1, [&](std::int64_t row, CentreRows::Scratch& /*scratch*/) {
+      rows_.compute_inverse_norm(first + row);
     });
   }
 

@@ -84,10 +84,13 @@ void pair_rows(const BFloat16* x, std::int64_t x_stride, std::int64_t rows, std:
 
 double centre_sgd(CentrePrecision precision, const SgdOptions& o, const CentreRow& row);
 double centre_adamw(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row);
-double centre_squares(CentrePrecision precision, const void* weight, std::int64_t n);
+double centre_squares(CentrePrecision precision, const CentreRow& row);
 double centre_caught_up(CentrePrecision precision, const CaughtUpCentre& centre);
 double centre_settle(CentrePrecision precision, const CentreRow& row);
 void add_centre_gradient(CentrePrecision precision, const CentreRow& row, float* sum);
+/// Same as write_one_byte_row(), for a row whose largest magnitude has these bits.
+float write_measured_row(const OneByteRow& row, const RowRounding& rounding, std::uint32_t largest,
+                         float* x);
 float write_one_byte_row(const OneByteRow& row, const RowRounding& rounding, float* x);
 void read_one_byte_row(const OneByteRow& row, float scale, float* x);
 void to_float(const BFloat16* x, float* y, std::int64_t n);

@@ -134,9 +134,12 @@ struct CentreRow {
   float inverse_norm;     ///< 1 / length of the centre after its missed updates
   float along;            ///< length of the gradient's component along the centre; subtracted
   void* weight;
-  void* momentum;         ///< SGD's velocity or AdamW's m
-  void* second;           ///< AdamW's v; nullptr: SGD
-  RoundingKey key;        ///< for the stochastic rounding of bfloat16 numbers
+  void* momentum;  ///< SGD's velocity or AdamW's m; nullptr: SGD without momentum
+  void* second;    ///< AdamW's v; nullptr: SGD
+  // Only for one-byte numbers: their scales, and memory [n] each for an update.
+  float *weight_scale, *momentum_scale;
+  float *new_weight, *new_momentum;
+  RoundingKey key;        ///< for the stochastic rounding of numbers with fewer bits than float32
   const CatchUp* missed;  ///< updates that the row has missed; nullptr if none
 };
 
@@ -145,9 +148,10 @@ struct CentreRow {
 struct CaughtUpCentre {
   std::int64_t n;
   const void* weight;
-  const void* momentum;
-  const void* second;  ///< AdamW's v; nullptr: SGD
-  CatchUp missed;
+  const void* momentum;                        ///< nullptr: SGD without momentum
+  const void* second;                          ///< AdamW's v; nullptr: SGD
+  const float *weight_scale, *momentum_scale;  ///< only of one-byte numbers
+  const CatchUp* missed;                       ///< nullptr if none
   float* floats;
   BFloat16* halves;
 };
@@ -411,7 +415,8 @@ struct VectorKernels {
   /// Update a centre, and return its new squared length.
   double (*centre_sgd)(CentrePrecision precision, const SgdOptions& o, const CentreRow& row);
   double (*centre_adamw)(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row);
-  double (*centre_squares)(CentrePrecision precision, const void* weight, std::int64_t n);
+  /// Returns the squared length of a stored centre. Reads only n, weight and weight_scale.
+  double (*centre_squares)(CentrePrecision precision, const CentreRow& row);
   /// Copies a centre, and returns its squared length before rounding.
   double (*centre_caught_up)(CentrePrecision precision, const CaughtUpCentre& centre);
   /// Applies only the missed updates to the row, and returns the new squared length.

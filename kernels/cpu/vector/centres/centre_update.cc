@@ -1,10 +1,24 @@
 // Updates of one row of class centres.
 
+#include <type_traits>
+
 #include "kernels/cpu/vector/isa.h"
 #include "kernels/cpu/vector/types/bfloat16.h"
+#include "kernels/cpu/vector/types/one_byte.h"
 #include "kernels/cpu/vector/types/vector.h"
 
 namespace pfc::PFC_ISA {
+
+/// Momentum of rows that have none: zeros, which are never stored.
+struct NoMomentum {
+  NoMomentum operator+(std::int64_t /*i*/) const { return {}; }
+};
+
+template <typename V>
+[[gnu::always_inline]] inline V load_number(NoMomentum /*unused*/) {
+  return V{};
+}
+
 namespace {
 
 template <typename V>
@@ -62,29 +76,73 @@ template <typename V>
   }
 }
 
+template <typename Number>
+constexpr bool kIsOneByte = false;
+template <>
+constexpr bool kIsOneByte<Int8Numbers> = true;
+template <>
+constexpr bool kIsOneByte<Fp8Numbers> = true;
+
+template <typename Number>
+constexpr bool kIsStored = true;
+template <>
+constexpr bool kIsStored<NoMomentum> = false;
+
+/// Returns a row's first number in the form that load_number() takes. scale: of one-byte numbers.
+template <typename Number>
+auto first_number(const void* numbers, const float* scale) {
+  if constexpr (!kIsStored<Number>) {
+    return NoMomentum{};
+  } else if constexpr (kIsOneByte<Number>) {
+    return Codes<Number>{static_cast<const std::uint8_t*>(numbers), *scale};
+  } else {
+    return static_cast<const Number*>(numbers);
+  }
+}
+
 /// Centre, SGD's velocity or AdamW's first moment, and AdamW's second moment.
 template <typename V>
 struct State {
   V w, v, second;
 };
 
-/// Returns the state from element i on, after missed updates. Reads second only for AdamW.
-template <typename V, bool kSecond, bool kMissed, typename Weight, typename Momentum>
-[[gnu::always_inline]] inline State<V> load_state(const CatchUp& missed, const Weight* weight,
-                                                  const Momentum* momentum, const Momentum* second,
-                                                  std::int64_t i) {
-  const V w = load_number<V>(weight + i);
-  const V v = load_number<V>(momentum + i);
-  if constexpr (!kSecond) {
-    if constexpr (!kMissed) return {w, v, V{}};
-    return {missed.ww * w + missed.wv * v, missed.vw * w + missed.vv * v, V{}};
-  } else {
-    const V s = load_number<V>(second + i);
-    if constexpr (!kMissed) return {w, v, s};
-    const V x = v / (square_root<V>(s) + missed.eps);
-    return {missed.ww * w + missed.wv * x, missed.vv * v, missed.second * s};
+/// A stored row. kSecond: of AdamW. kMissed: it has missed updates.
+template <bool kHasSecond, bool kMissed, typename WeightNumber, typename MomentumNumber>
+class StoredRow {
+ public:
+  using Weight = WeightNumber;
+  using Momentum = MomentumNumber;
+  static constexpr bool kSecond = kHasSecond;
+
+  /// Row: CentreRow or CaughtUpCentre.
+  template <typename Row>
+  explicit StoredRow(const Row& row)
+      : weight_(first_number<Weight>(row.weight, row.weight_scale)),
+        momentum_(first_number<Momentum>(row.momentum, row.momentum_scale)),
+        second_(first_number<Momentum>(kSecond ? row.second : row.momentum, row.momentum_scale)),
+        missed_(kMissed ? *row.missed : CatchUp()) {}
+
+  /// Returns the state from element i on, after missed updates.
+  template <typename V>
+  [[gnu::always_inline]] State<V> load(std::int64_t i) const {
+    const V w = load_number<V>(weight_ + i);
+    const V v = load_number<V>(momentum_ + i);
+    if constexpr (!kSecond) {
+      if constexpr (!kMissed) return {w, v, V{}};
+      return {missed_.ww * w + missed_.wv * v, missed_.vw * w + missed_.vv * v, V{}};
+    } else {
+      const V s = load_number<V>(second_ + i);
+      if constexpr (!kMissed) return {w, v, s};
+      const V x = v / (square_root<V>(s) + missed_.eps);
+      return {missed_.ww * w + missed_.wv * x, missed_.vv * v, missed_.second * s};
+    }
   }
-}
+
+ private:
+  const decltype(first_number<Weight>(nullptr, nullptr)) weight_;
+  const decltype(first_number<Momentum>(nullptr, nullptr)) momentum_, second_;
+  const CatchUp missed_;
+};
 
 /// Returns the gradient without its component along the centre.
 template <typename V>
@@ -92,71 +150,91 @@ template <typename V>
   return load<V>(row.gradient + i) - weight * row.inverse_norm * row.along;
 }
 
-template <bool kMissed, typename Weight, typename Momentum>
-double sgd_row(const SgdOptions& o, const CentreRow& row) {
-  auto* const weight = static_cast<Weight*>(row.weight);
-  auto* const momentum = static_cast<Momentum*>(row.momentum);
-  const CatchUp missed = kMissed ? *row.missed : CatchUp();
-  return move_row(weight, row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const State<V> now = load_state<V, false, kMissed>(missed, weight, momentum, momentum, i);
+/// Same as store_row() for one-byte numbers: first computes all numbers, then their scales and
+/// codes.
+template <typename Weight, typename Momentum, typename Next>
+double store_one_byte_row(const CentreRow& row, const Next& next) {
+  // Centres and momentum of 16 bits share the random bits of an element; those of one byte do not.
+  constexpr std::int64_t kMomentumElement = std::int64_t{1} << 31;
+  float *const weight = row.new_weight, *const momentum = row.new_momentum;
+  LargestBits largest, largest_momentum;
+  for_each_vector(row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    const State<V> now = next.template operator()<V>(i);
+    store<V>(weight + i, now.w);
+    largest.add<V>(now.w);
+    if constexpr (kIsStored<Momentum>) {
+      store<V>(momentum + i, now.v);
+      largest_momentum.add<V>(now.v);
+    }
+  });
+  const auto write = [&](OneByteFormat format, void* codes, std::int64_t first_element,
+                         const LargestBits& measured, float* x) {
+    return write_measured_row(
+        {.format = format, .codes = static_cast<std::uint8_t*>(codes), .n = row.n},
+        {.stochastic = true, .key = row.key, .first_element = first_element}, measured.bits(), x);
+  };
+  *row.weight_scale = write(Weight::kFormat, row.weight, 0, largest, weight);
+  if constexpr (kIsStored<Momentum>) {
+    *row.momentum_scale =
+        write(Momentum::kFormat, row.momentum, kMomentumElement, largest_momentum, momentum);
+  }
+  return centre_squares(CentrePrecision::kFp32, {.n = row.n, .weight = weight});
+}
+
+/// Stores the new numbers of a row, and returns its new squared length. next.template
+/// operator()<V>(i) returns the numbers from element i on. They are rounded here.
+template <typename Row, typename Next>
+double store_row(const CentreRow& row, const Next& next) {
+  using Weight = typename Row::Weight;
+  using Momentum = typename Row::Momentum;
+  if constexpr (kIsOneByte<Weight>) {
+    return store_one_byte_row<Weight, Momentum>(row, next);
+  } else {
+    auto* const weight = static_cast<Weight*>(row.weight);
+    auto* const momentum = static_cast<Momentum*>(row.momentum);
+    auto* const second = static_cast<Momentum*>(row.second);
+    return move_row(weight, row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+      const State<V> now = next.template operator()<V>(i);
+      const auto random = random_bits<V>(row.key, i);
+      if constexpr (kIsStored<Momentum>) store_number<V>(momentum + i, now.v, random >> 16);
+      if constexpr (Row::kSecond) store_number<V>(second + i, now.second, random >> 16);
+      return store_number<V>(weight + i, now.w, random);
+    });
+  }
+}
+
+template <typename Row>
+double sgd_row(const SgdOptions& o, const CentreRow& row, const Row stored) {
+  return store_row<Row>(row, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    const State<V> now = stored.template load<V>(i);
     const V g = across<V>(row, i, now.w) + o.weight_decay * now.w;
     const V v = o.momentum * now.v + g;
     // The stored momentum is rounded; the step uses the unrounded momentum.
-    const auto random = random_bits<V>(row.key, i);
-    store_number<V>(momentum + i, v, random >> 16);
-    return store_number<V>(weight + i, now.w - o.lr * v, random);
+    return State<V>{now.w - o.lr * v, v, V{}};
   });
 }
 
-template <bool kMissed, typename Weight, typename Momentum>
-double adamw_row(const AdamWOptions& o, const CentreRow& row) {
-  auto* const weight = static_cast<Weight*>(row.weight);
-  auto* const momentum = static_cast<Momentum*>(row.momentum);
-  auto* const second = static_cast<Momentum*>(row.second);
-  const CatchUp missed = kMissed ? *row.missed : CatchUp();
+template <typename Row>
+double adamw_row(const AdamWOptions& o, const CentreRow& row, const Row stored) {
   const float decay = 1.f - o.lr * o.weight_decay;
   const float step = o.lr / o.bias_correction1;
-  return move_row(weight, row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const State<V> now = load_state<V, true, kMissed>(missed, weight, momentum, second, i);
+  return store_row<Row>(row, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+    const State<V> now = stored.template load<V>(i);
     const V g = across<V>(row, i, now.w);
     const V m = o.beta1 * now.v + (1.f - o.beta1) * g;
     const V v = o.beta2 * now.second + (1.f - o.beta2) * g * g;
-    const auto random = random_bits<V>(row.key, i);
-    store_number<V>(momentum + i, m, random >> 16);
-    store_number<V>(second + i, v, random >> 16);
     const V denominator = square_root<V>(v / o.bias_correction2) + o.eps;
-    return store_number<V>(weight + i, now.w * decay - step * m / denominator, random);
+    return State<V>{now.w * decay - step * m / denominator, m, v};
   });
 }
 
-template <bool kSecond, typename Weight, typename Momentum>
-double settle_row(const CentreRow& row) {
-  auto* const weight = static_cast<Weight*>(row.weight);
-  auto* const momentum = static_cast<Momentum*>(row.momentum);
-  auto* const second = static_cast<Momentum*>(row.second);
-  const CatchUp missed = *row.missed;
-  return move_row(weight, row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const State<V> now = load_state<V, kSecond, true>(missed, weight, momentum, second, i);
-    const auto random = random_bits<V>(row.key, i);
-    store_number<V>(momentum + i, now.v, random >> 16);
-    if constexpr (kSecond) store_number<V>(second + i, now.second, random >> 16);
-    return store_number<V>(weight + i, now.w, random);
-  });
-}
-
-template <bool kSecond, typename Weight, typename Momentum>
-double caught_up_row(const CaughtUpCentre& c) {
-  const auto* const weight = static_cast<const Weight*>(c.weight);
-  const auto* const momentum = static_cast<const Momentum*>(c.momentum);
-  const auto* const second = static_cast<const Momentum*>(c.second);
-  const CatchUp missed = c.missed;
-  const auto element = [&](std::int64_t i) {
-    return load_state<float, kSecond, true>(missed, weight, momentum, second, i).w;
-  };
+template <typename Row>
+double caught_up_row(const CaughtUpCentre& c, const Row stored) {
+  const auto element = [&](std::int64_t i) { return stored.template load<float>(i).w; };
   float* const floats = c.floats;
   if (floats != nullptr) {
     const auto copy = [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-      const V w = load_state<V, kSecond, true>(missed, weight, momentum, second, i).w;
+      const V w = stored.template load<V>(i).w;
       store<V>(floats + i, w);
       return w;
     };
@@ -164,79 +242,94 @@ double caught_up_row(const CaughtUpCentre& c) {
   }
   BFloat16* const halves = c.halves;
   const auto copy = [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const V w = load_state<V, kSecond, true>(missed, weight, momentum, second, i).w;
+    const V w = stored.template load<V>(i).w;
     store_nearest<V>(halves + i, w);
     return w;
   };
   return sum_of_row(c.n, copy, element);
 }
 
-/// Calls update.operator()<Weight, Momentum>() with the types of a precision.
-template <typename Update>
-auto with_types(CentrePrecision precision, const Update& update) {
+/// Calls f.template operator()<Weight, Momentum>() with the types of a row's numbers.
+template <bool kSecond, typename F>
+auto with_types(CentrePrecision precision, bool momentum, const F& f) {
+  const auto with = [&]<typename Weight, typename Momentum> {
+    if constexpr (!kSecond) {
+      if (!momentum) return f.template operator()<Weight, NoMomentum>();
+    }
+    return f.template operator()<Weight, Momentum>();
+  };
   switch (precision) {
     case CentrePrecision::kFp32:
-      return update.template operator()<float, float>();
+      return with.template operator()<float, float>();
     case CentrePrecision::kBf16Momentum:
-      return update.template operator()<float, BFloat16>();
+      return with.template operator()<float, BFloat16>();
+    case CentrePrecision::kInt8:
+      if constexpr (!kSecond) return with.template operator()<Int8Numbers, Int8Numbers>();
+      [[fallthrough]];
+    case CentrePrecision::kFp8:
+      if constexpr (!kSecond) return with.template operator()<Fp8Numbers, Int8Numbers>();
+      [[fallthrough]];  // AdamW has no one-byte numbers
     default:
-      return update.template operator()<BFloat16, BFloat16>();
+      return with.template operator()<BFloat16, BFloat16>();
   }
 }
 
-template <bool kSecond, bool kMissed, typename Weight, typename Momentum>
-void add_across(const CentreRow& row, float* sum) {
-  const auto* const weight = static_cast<const Weight*>(row.weight);
-  const auto* const momentum = static_cast<const Momentum*>(row.momentum);
-  const auto* const second = static_cast<const Momentum*>(row.second);
-  const CatchUp missed = kMissed ? *row.missed : CatchUp();
-  for_each_vector(row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
-    const V w = load_state<V, kSecond, kMissed>(missed, weight, momentum, second, i).w;
-    store<V>(sum + i, load<V>(sum + i) + across<V>(row, i, w));
+/// Calls f(StoredRow) for a row. Row: CentreRow or CaughtUpCentre.
+template <bool kSecond, typename Row, typename F>
+auto with_stored(CentrePrecision precision, const Row& row, const F& f) {
+  return with_types<kSecond>(precision, row.momentum != nullptr, [&]<typename W, typename M> {
+    return row.missed != nullptr ? f(StoredRow<kSecond, true, W, M>(row))
+                                 : f(StoredRow<kSecond, false, W, M>(row));
   });
+}
+
+/// Same, for a row of SGD or AdamW.
+template <typename Row, typename F>
+auto with_stored(CentrePrecision precision, const Row& row, const F& f) {
+  return row.second != nullptr ? with_stored<true>(precision, row, f)
+                               : with_stored<false>(precision, row, f);
 }
 
 }  // namespace
 
 double centre_sgd(CentrePrecision precision, const SgdOptions& o, const CentreRow& row) {
-  return with_types(precision, [&]<typename W, typename M> {
-    return row.missed != nullptr ? sgd_row<true, W, M>(o, row) : sgd_row<false, W, M>(o, row);
-  });
+  return with_stored<false>(precision, row,
+                            [&](const auto& stored) { return sgd_row(o, row, stored); });
 }
 
 double centre_adamw(CentrePrecision precision, const AdamWOptions& o, const CentreRow& row) {
-  return with_types(precision, [&]<typename W, typename M> {
-    return row.missed != nullptr ? adamw_row<true, W, M>(o, row) : adamw_row<false, W, M>(o, row);
-  });
+  return with_stored<true>(precision, row,
+                           [&](const auto& stored) { return adamw_row(o, row, stored); });
 }
 
-double centre_squares(CentrePrecision precision, const void* weight, std::int64_t n) {
-  const auto of = [n](const auto* w) {
-    return move_row(
-        w, n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA { return load_number<V>(w + i); });
-  };
-  return precision == CentrePrecision::kBf16 ? of(static_cast<const BFloat16*>(weight))
-                                             : of(static_cast<const float*>(weight));
+double centre_squares(CentrePrecision precision, const CentreRow& row) {
+  return with_types<false>(precision, false, [&]<typename Weight, typename> {
+    const auto weight = first_number<Weight>(row.weight, row.weight_scale);
+    const auto of = [&]<typename V>(std::int64_t i)
+                        PFC_INLINE_LAMBDA { return load_number<V>(weight + i); };
+    return sum_of_row(row.n, of, [&](std::int64_t i) { return load_number<float>(weight + i); });
+  });
 }
 
 double centre_caught_up(CentrePrecision precision, const CaughtUpCentre& centre) {
-  return with_types(precision, [&]<typename W, typename M> {
-    return centre.second != nullptr ? caught_up_row<true, W, M>(centre)
-                                    : caught_up_row<false, W, M>(centre);
-  });
+  return with_stored(precision, centre,
+                     [&](const auto& stored) { return caught_up_row(centre, stored); });
 }
 
 double centre_settle(CentrePrecision precision, const CentreRow& row) {
-  return with_types(precision, [&]<typename W, typename M> {
-    return row.second != nullptr ? settle_row<true, W, M>(row) : settle_row<false, W, M>(row);
+  return with_stored(precision, row, [&](const auto stored) {
+    return store_row<std::remove_const_t<decltype(stored)>>(
+        row,
+        [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA { return stored.template load<V>(i); });
   });
 }
 
 void add_centre_gradient(CentrePrecision precision, const CentreRow& row, float* sum) {
-  with_types(precision, [&]<typename W, typename M> {
-    if (row.missed == nullptr) return add_across<false, false, W, M>(row, sum);
-    row.second != nullptr ? add_across<true, true, W, M>(row, sum)
-                          : add_across<false, true, W, M>(row, sum);
+  with_stored(precision, row, [&](const auto stored) {
+    for_each_vector(row.n, [&]<typename V>(std::int64_t i) PFC_INLINE_LAMBDA {
+      const V w = stored.template load<V>(i).w;
+      store<V>(sum + i, load<V>(sum + i) + across<V>(row, i, w));
+    });
   });
 }
 
