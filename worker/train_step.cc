@@ -163,7 +163,7 @@ void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
     t.phase("teacher", [&] { t.distillation->compare(in.images, emb); });     // [B, D]
   }
   const Tensor theirs = t.phase("all_gather", [&] {
-    t.comm.all_gather(emb, rows_of(t, t.all_embeddings, micro));              // [N, D]  comm 1
+    t.exchange.all_gather(emb, rows_of(t, t.all_embeddings, micro));          // [N, D]  comm 1
     return t.distillation ? t.distillation->gather(t.comm) : Tensor();        // [N, E] or null
   });
   so_far.head = t.phase("head", [&] {
@@ -175,7 +175,7 @@ void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
   }
   const Tensor d_emb = rows_of(t, t.d_embeddings, micro);                     // [B, D]
   t.phase("reduce_scatter", [&] {
-    t.comm.reduce_scatter_sum(so_far.head.d_embeddings, d_emb);               // comm 3
+    t.exchange.reduce_scatter(so_far.head.d_embeddings, d_emb);               // comm 3
   });
   if (compares_embeddings(t)) t.phase("teacher", [&] { t.distillation->add_gradient(d_emb); });
   t.phase("backward", [&] {

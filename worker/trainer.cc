@@ -23,6 +23,7 @@ Trainer::Trainer(Ops& device, const WorkerComms& comms, PhaseTimer& timer, const
       loss_scale(ops.activation_type() == DType::kFloat16 ? LossScale::dynamic()
                                                           : LossScale::none()),
       reducer(make_grad_reducer(ops, *comms.gradients, backbone->gradients())),
+      exchange(ops, comm, job),
       all_embeddings(ops, StepShapes(job, comm.size()).all_embeddings),
       d_embeddings(ops, StepShapes(job, comm.size()).d_embeddings),
       dump(ops, comms.host(), *head, job.output, job_json),

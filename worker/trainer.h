@@ -12,6 +12,7 @@
 #include "model/networks/backbone.h"
 #include "model/networks/statistics_backup.h"
 #include "worker/distillation/distillation.h"
+#include "worker/embedding_exchange.h"
 #include "worker/gradients/grad_reducer.h"
 #include "worker/gradients/loss_scale.h"
 #include "worker/gradients/optimizer.h"
@@ -48,6 +49,7 @@ struct Trainer {
   std::optional<WeightAverage> average;  ///< set if the job has ema_decay
   LossScale loss_scale;
   std::unique_ptr<GradReducer> reducer;
+  EmbeddingExchange exchange;
   OwnedTensor all_embeddings;  ///< [M * N, D]: M micro-batches of all workers (StepShapes)
   OwnedTensor d_embeddings;    ///< [M * B, D]: this worker's gradients
   StepDump dump;

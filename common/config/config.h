@@ -189,6 +189,7 @@ struct JobConfig {
   bool sample_correction = false;  ///< makes the loss an estimate of the loss over all classes
   Precision precision = Precision::kFp32;
   CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< storage of class centres
+  Precision exchange_precision = Precision::kFp32;  ///< embeddings between workers; or kBf16
   bool tf32 = false;              ///< allow TF32 rounding of inputs in a GPU's float32 products
   bool cuda_graphs = true;        ///< launch the fixed parts of a step as CUDA graphs
   double logits_memory = 0.1;     ///< memory for kept logits / memory of centres and momentum

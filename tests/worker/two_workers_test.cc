@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "common/files/safetensors.h"
+#include "kernels/cpu/margin/tile_products.h"
 #include "tests/support/face_folder.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/worker/distillation/teachers.h"
@@ -129,6 +130,15 @@ TEST_F(TwoWorkers, ResumeWithRecomputedActivationsToTheBitsOfARunThatKeepsThem) 
   synced.gradient_acc = 2;
   synced.batch_size = 4;
   expect_the_same_bits_after_a_stop(synced, {"*"});
+}
+
+TEST_F(TwoWorkers, ResumeWithEmbeddingsInBf16ToTheBitsOfAnUninterruptedRun) {
+  if (!cpu_has_bfloat16()) GTEST_SKIP() << "this CPU has no avx512_bf16";
+  JobConfig rounded = job(whole_.path());
+  rounded.precision = rounded.exchange_precision = Precision::kBf16;
+  rounded.gradient_acc = 2;
+  rounded.batch_size = 4;
+  expect_the_same_bits_after_a_stop(rounded);
 }
 
 TEST_F(TwoWorkers, ResumeDistillationBitExactly) {

@@ -161,7 +161,10 @@ StepWork count_step(const PlannedJob& p) {
   if (p.teacher) count_teacher(p, ops, work);
   const std::int64_t samples = p.job.batch_size * p.world_size;
   work.head = mean_head_work(p, samples, shard_of(p.job.num_classes, 0, p.world_size).size());
-  work.embeddings = static_cast<double>(samples * p.job.embedding_size) * sizeof(float);
+  const auto numbers = static_cast<double>(samples * p.job.embedding_size);
+  const bool bf16 = p.job.exchange_precision == Precision::kBf16;
+  work.embeddings = numbers * (bf16 ? 2 : 4);
+  work.d_embeddings = numbers * (bf16 && !p.gpu ? 2 : 4);  // as EmbeddingExchange
   work.statistics = static_cast<double>(samples) * sizeof(RowStatistics);
   return work;
 }

@@ -28,7 +28,8 @@ struct StepWork {
   OpWorks optimizer;                  ///< per step
   HeadWork head;                      ///< per micro-batch
   // Sizes of collectives in bytes, on the receiver's side; per micro-batch, except the gradients'.
-  double embeddings = 0;          ///< all-gathered; their gradients are reduce-scattered
+  double embeddings = 0;          ///< all-gathered
+  double d_embeddings = 0;        ///< gradients of the embeddings; reduce-scattered
   double teacher_embeddings = 0;  ///< all-gathered; 0 without the teacher's logits
   double statistics = 0;          ///< of the softmax; sent in an all-to-all, then all-gathered
   double gradients = 0;           ///< all-reduced

@@ -202,7 +202,8 @@ void add_gpu_buffers(const PlannedJob& p, PartList& list) {
   const std::size_t slot = ImageUpload::bytes(images.shape, images.dtype) / ImageUpload::kSlots;
   list.add("communication",
            taken(p, {static_cast<std::uint64_t>(shapes.all_embeddings.elements()) * sizeof(float),
-                     static_cast<std::uint64_t>(shapes.d_embeddings.elements()) * sizeof(float)}),
+                     static_cast<std::uint64_t>(shapes.d_embeddings.elements()) * sizeof(float),
+                     shapes.exchanged_bytes(), shapes.exchanged_bytes()}),
            counted(p.world_size, "worker"));
   list.add("images", taken(p, {evaluated_images(p)}) + ImageUpload::kSlots * taken(p, {slot}),
            "batches as read from the data set");

@@ -130,6 +130,8 @@ inline constexpr Names<Precision, 4> kPrecisions{{{"fp32", Precision::kFp32},
                                                   {"auto", Precision::kAuto}}};
 inline constexpr Names<Precision, 3> kTeacherPrecisions{
     {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}}};
+inline constexpr Names<Precision, 2> kExchangePrecisions{
+    {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}}};
 inline constexpr Names<CentrePrecision, 5> kCentrePrecisions{
     {{"fp32", CentrePrecision::kFp32},
      {"bf16_momentum", CentrePrecision::kBf16Momentum},
@@ -270,6 +272,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.flag("sample_correction", job.sample_correction);
   v.choice("precision", job.precision, kPrecisions);
   v.choice("centre_precision", job.centre_precision, kCentrePrecisions);
+  v.choice("exchange_precision", job.exchange_precision, kExchangePrecisions);
   v.flag("tf32", job.tf32);
   v.flag("cuda_graphs", job.cuda_graphs);
   v.number("logits_memory", job.logits_memory, kNotNegative);

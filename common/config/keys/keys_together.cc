@@ -215,6 +215,14 @@ void check_centres(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
+/// Rejects bf16 between workers whose devices may lack bf16.
+void check_exchange(const JobConfig& job, const JobOrigin& origin) {
+  if (job.exchange_precision == Precision::kFp32 || job.precision == Precision::kBf16) return;
+  throw InputError(origin.of("exchange_precision") +
+                   ": exchange_precision: found \"bf16\", which needs \"precision\": \"bf16\"; "
+                   "change one of the two keys");
+}
+
 template <typename Fail>  // void(key, what)
 void check_plain_softmax(const JobConfig& job, const Fail& fail) {
   const auto none = [](const std::string& has) {
@@ -327,6 +335,7 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_loss(job, origin);
   check_distillation(job, origin);
   check_centres(job, origin);
+  check_exchange(job, origin);
   check_batch_size(job, origin);
 }
 

@@ -572,6 +572,18 @@ TEST(ParseJob, ReadsTheMomentumOfCentres) {
               HasSubstr("centre_momentum: found 0.0, but optimizer \"adamw\" always has"));
 }
 
+TEST(ParseJob, ExchangesBf16OnlyBetweenDevicesThatHaveIt) {
+  EXPECT_EQ(parse(R"({"exchange_precision": "bf16", "precision": "bf16"})").exchange_precision,
+            Precision::kBf16);
+  for (const char* job :
+       {R"({"exchange_precision": "bf16"})", R"({"exchange_precision": "bf16", "fp16": true})",
+        R"({"exchange_precision": "bf16", "precision": "auto"})"}) {
+    EXPECT_THAT(refusal(job), HasSubstr("exchange_precision: found \"bf16\", which needs "
+                                        "\"precision\": \"bf16\""));
+  }
+  EXPECT_THAT(refusal(R"({"exchange_precision": "fp16"})"), HasSubstr("exchange_precision"));
+}
+
 TEST(ParseJob, RejectsWhatOneByteCentresCannotDo) {
   EXPECT_EQ(parse(R"({"centre_precision": "fp8"})").centre_precision, CentrePrecision::kFp8);
   EXPECT_THAT(refusal(R"({"centre_precision": "int8", "optimizer": "adamw"})"),
@@ -596,7 +608,7 @@ TEST(ToJson, RoundTripsEveryKey) {
   }
   changed.update(json::parse(
       R"({"network": "r100", "loss": {"name": "adaface", "m": 0.25, "h": 0.5, "t_alpha": 0.5}, "margin_list": [1.0, 0.25, 0.125],
-      "margin_gradient": "exact", "precision": "fp16",
+      "margin_gradient": "exact", "precision": "bf16", "exchange_precision": "bf16",
       "centre_precision": "bf16", "centre_momentum": 0.5, "optimizer": "adamw",
       "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5},
       "lr_scaling": "sqrt", "rec": ["d", "e"],

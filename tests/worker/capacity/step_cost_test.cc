@@ -89,6 +89,18 @@ TEST(StepCost, WaitsForTheSlowerOfHostAndNetwork) {
   EXPECT_NEAR(predict_step(w, 8, 1, c).of("all_gather"), 7 * 0.01, 1e-12);
 }
 
+TEST(StepCost, SendsStatisticsInAnAllToAllAndAnAllGather) {
+  StepWork w = work();
+  w.statistics = 8;
+  ClusterModel c = cluster(true, 8, 4);
+  c.network = {.latency = 0.5, .per_byte = 1};
+  // Each host's four workers send half of their statistics to the other host. The all-gather is a
+  // ring, which crosses the network once.
+  EXPECT_NEAR(predict_step(w, 8, 1, c).of("head"), 0.5 + (1.5 + 4 * 4) + (1.5 + 7), 1e-12);
+  c.machine.gpu = false;  // on CPUs, a mesh with one latency
+  EXPECT_NEAR(predict_step(w, 8, 1, c).of("head"), 4 * 0.5 + 2 * (0.5 + 4 * 4), 1e-12);
+}
+
 TEST(StepCost, WaitsForDataThatTakeLongerThanTheStep) {
   ClusterModel c = cluster(true);
   c.machine.decode_seconds = 1;
@@ -122,7 +134,7 @@ TEST(StepCost, IsCloseToMeasurementsOfAnH200) {
 
 TEST(Corrections, AdjustAPredictionToTheMeasurement) {
   StepWork w = work();
-  w.embeddings = 1;
+  w.embeddings = w.d_embeddings = 1;
   w.gradients = 1;
   ClusterModel c = cluster(false, 2, 2);
   c.machine.local = {.latency = 0, .per_byte = 0.1};

@@ -113,6 +113,21 @@ TEST(StepWork, HalvesBytesOfActivationsInSixteenBits) {
   EXPECT_NEAR(bytes(count_step(half)), whole / 2, whole / 1000);
 }
 
+TEST(StepWork, CountsTheBytesOfTheHeadsCollectives) {
+  PlannedJob job = job_with_network("mbf", 8);
+  job.world_size = 3;
+  const StepWork work = count_step(job);
+  EXPECT_EQ(work.statistics, 3 * 8 * 24);
+  EXPECT_EQ(work.embeddings, 3 * 8 * 512 * 4);
+  EXPECT_EQ(work.d_embeddings, work.embeddings);
+  job.job.exchange_precision = Precision::kBf16;
+  EXPECT_EQ(count_step(job).embeddings, work.embeddings / 2);
+  EXPECT_EQ(count_step(job).d_embeddings, work.embeddings / 2);
+  job.gpu = true;
+  EXPECT_EQ(count_step(job).embeddings, work.embeddings / 2);
+  EXPECT_EQ(count_step(job).d_embeddings, work.embeddings);
+}
+
 TEST(StepWork, CountsTheCollectivesOfSyncedBatchNorms) {
   PlannedJob synced = job_with_network("r18", 4);
   synced.world_size = 2;

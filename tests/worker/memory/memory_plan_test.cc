@@ -85,6 +85,19 @@ TEST_F(MemoryPlanTest, PartsGrowWithTheKeysOnWhichTheyDepend) {
   grows("head buffers", [](PlannedJob& p) { p.threads = 2; });
 }
 
+TEST_F(MemoryPlanTest, CountsEmbeddingsThatAreSentInBf16) {
+  for (const bool gpu : {false, true}) {
+    planned_.gpu = gpu;
+    for (const int workers : {1, 4}) {
+      planned_.world_size = workers;
+      const std::uint64_t halves = changed(
+          "communication", [](PlannedJob& p) { p.job.exchange_precision = Precision::kBf16; });
+      const std::uint64_t sent_and_received = 2 * 4 * 32 * 512 * 2;
+      EXPECT_EQ(halves, plan().part("communication").bytes + (workers > 1 ? sent_and_received : 0));
+    }
+  }
+}
+
 TEST_F(MemoryPlanTest, CountsABatchForEachDecodingThread) {
   const auto batches = [&](std::int64_t num_workers) {
     return changed("input batches", [&](PlannedJob& p) { p.job.num_workers = num_workers; });
