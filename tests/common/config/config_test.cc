@@ -627,6 +627,7 @@ TEST(ToJson, RoundTripsEveryKey) {
   separate["val_rec"] = "";
   separate["val_resize"] = 0;
   separate["distill_logits"] = 0.0;
+  separate["sample_unit"] = 1;
   shared["feature_size"] = separate["feature_size"] = 0;  // only with network "none"
   shared["loss"] = defaults["loss"];
   shared["optimizer"] = "sgd";
