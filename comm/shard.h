@@ -23,14 +23,23 @@ inline RowRange common_rows(RowRange a, RowRange b) {
   return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
 }
 
-/// Returns the rows of worker `rank`. It owns rows / world_size + (rank < rows mod world_size)
-/// rows, starting at rows / world_size * rank + min(rank, rows mod world_size).
-inline RowRange shard_of(std::int64_t rows, int rank, int world_size) {
-  check(rows >= 0 && world_size > 0 && rank >= 0 && rank < world_size, "shard_of: out of range");
-  const std::int64_t quotient = rows / world_size;
-  const std::int64_t remainder = rows % world_size;
+/// Returns the number of blocks of `unit` rows. The last block may have fewer.
+inline std::int64_t blocks_of(std::int64_t rows, std::int64_t unit) {
+  return (rows + unit - 1) / unit;
+}
+
+/// Returns the rows of worker `rank`. It owns blocks / world_size + (rank < blocks mod world_size)
+/// blocks of `unit` rows, starting at block blocks / world_size * rank + min(rank, blocks mod
+/// world_size). Rank 0 owns most rows.
+inline RowRange shard_of(std::int64_t rows, int rank, int world_size, std::int64_t unit = 1) {
+  check(rows >= 0 && world_size > 0 && rank >= 0 && rank < world_size && unit > 0,
+        "shard_of: out of range");
+  const std::int64_t blocks = blocks_of(rows, unit);
+  const std::int64_t quotient = blocks / world_size;
+  const std::int64_t remainder = blocks % world_size;
   const std::int64_t begin = quotient * rank + std::min<std::int64_t>(rank, remainder);
-  return {begin, begin + quotient + (rank < remainder ? 1 : 0)};
+  const std::int64_t end = begin + quotient + (rank < remainder ? 1 : 0);
+  return {std::min(begin * unit, rows), std::min(end * unit, rows)};
 }
 
 }  // namespace pfc

@@ -40,6 +40,7 @@ ClassLayer class_layer(TrainingSession& s) {
       .classes = head.shard(),
       .cosines = !is_plain_softmax(s.job.loss),
       .sub_centres = s.job.sub_centres,
+      .positions = head.positions(),
       .read = [&](RowRange classes, std::span<float> rows) { head.read_current(classes, rows); }};
 }
 

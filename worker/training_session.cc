@@ -246,7 +246,9 @@ void TrainingSession::make_trainer() {
                                   distillation_options(job, membership.world_size, teacher_size));
   }
   if (local.teacher_centres) {
-    local.teacher_centres->fill(*local.ops, trainer->head->shard(), trainer->head->teacher());
+    const Head& head = *trainer->head;
+    local.teacher_centres->fill(*local.ops, head.positions(), head.shard(),
+                                trainer->head->teacher());
   }
   if (!local.evaluation_sets.empty() || job.init_centres == InitialCentres::kMean) {
     evaluated_images =
@@ -268,10 +270,11 @@ std::string TrainingSession::other_images(const OrderedJob& before) const {
 // Loads a snapshot from memory. If that is not possible, sets start_message to the reason.
 bool TrainingSession::load_from_memory(SnapshotStore* store, std::int64_t images_on_disk) {
   if (!comms.snapshots) return false;
-  const SnapshotChoices choices = look_for_snapshots(*store, job.num_classes, *comms.snapshots);
+  const SnapshotChoices choices =
+      look_for_snapshots(*store, trainer->head->positions(), *comms.snapshots);
   const auto& chosen = choices.newest_whole;
   if (!chosen || chosen->id.trained.images < images_on_disk) {
-    start_message = why_not_from_memory(choices, job.num_classes, images_on_disk);
+    start_message = why_not_from_memory(choices, trainer->head->positions(), images_on_disk);
     if (!start_message.empty()) start_message += "; ";
     return false;
   }

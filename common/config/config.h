@@ -186,6 +186,7 @@ struct JobConfig {
   std::int64_t sub_centres = 1;  ///< centres per class; the nearest is used
   SampleRate sample_rate;
   std::int64_t sample_hold = 1;    ///< steps for which a class stays in the sample
+  std::int64_t sample_unit = 1;    ///< classes that are drawn together; a power of two
   bool sample_correction = false;  ///< makes the loss an estimate of the loss over all classes
   Precision precision = Precision::kFp32;
   CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< storage of class centres

@@ -22,6 +22,7 @@ enum class Stream : std::uint32_t {
   kElasticMargin = 10,
   kTokenMask = 11,
   kSamplePhase = 12,
+  kClassPosition = 13,
 };
 
 struct Philox4 {

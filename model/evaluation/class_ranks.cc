@@ -99,8 +99,8 @@ class ClassRanks {
       : layer_(layer),
         comm_(comm),
         embeddings_(embeddings),
-        labels_(labels.first),
-        others_(labels.others),
+        labels_(positions_of(labels.first)),
+        others_(positions_of(labels.others)),
         others_each_(others_.size() / labels_.size()),
         block_(layer, embeddings.dimension) {}
 
@@ -150,8 +150,15 @@ class ClassRanks {
     return all;
   }
 
+  [[nodiscard]] std::vector<std::int64_t> positions_of(std::span<const std::int64_t> labels) const {
+    std::vector<std::int64_t> at(labels.size());
+    std::ranges::transform(labels, at.begin(),
+                           [this](auto label) { return layer_.positions.position_of(label); });
+    return at;
+  }
+
   [[nodiscard]] std::span<const std::int64_t> others_of(std::size_t i) const {
-    return others_.subspan(i * others_each_, others_each_);
+    return std::span(others_).subspan(i * others_each_, others_each_);
   }
 
   /// Sets the targets' scores. A score is computed by the worker that has the class.
@@ -187,7 +194,7 @@ class ClassRanks {
   const ClassLayer& layer_;
   Comm& comm_;
   const EmbeddingRows& embeddings_;
-  const std::span<const std::int64_t> labels_, others_;
+  const std::vector<std::int64_t> labels_, others_;  // positions
   const std::size_t others_each_;
   ClassBlock block_;
   std::vector<double> targets_;  // by sample

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/class_positions.h"
 #include "comm/comm.h"
 #include "comm/shard.h"
 
@@ -15,12 +16,13 @@ namespace pfc {
 
 /// This worker's shard of a classification layer.
 struct ClassLayer {
-  RowRange classes;
+  RowRange classes;  ///< positions
   /// true: a score is the cosine of an embedding and a row of D numbers. false: a row has D + 1
   /// numbers, and a score is the product of the embedding and the first D of them, plus the last
   /// one, a bias.
   bool cosines = true;
-  std::int64_t sub_centres = 1;  ///< rows of D numbers of each class; the highest cosine counts
+  std::int64_t sub_centres = 1;   ///< rows of D numbers of each class; the highest cosine counts
+  ClassPositions positions = {};  ///< positions of the labels
   /// Writes the rows of some of these classes.
   std::function<void(RowRange classes, std::span<float> rows)> read;
 };

@@ -56,9 +56,9 @@ class UnitCentres {
         of_class_(static_cast<std::size_t>(job.sub_centres)) {
     const format::Identity& id = manifest.identity;
     const RowRange all{0, id.classes};
-    const StoredCentres stored(id, all, job.optimizer, [&](const std::string& name) {
-      return format::open_verified(folder, manifest, name);
-    });
+    const StoredCentres stored(
+        id, {.classes = id.classes}, all, job.optimizer,
+        [&](const std::string& name) { return format::open_verified(folder, manifest, name); });
     UpdateHistory history(job.optimizer);
     history.restore(stored.seen({0, 1}).updates);
     rows_ = CaughtUpRows(stored, history, all, id.embedding_size).take_weights();

@@ -5,7 +5,6 @@
 #include <optional>
 #include <vector>
 
-#include "comm/shard.h"
 #include "kernels/make_ops.h"
 #include "kernels/math/row_statistics.h"
 #include "model/networks/backbone.h"
@@ -116,7 +115,9 @@ HeadWork head_work(const HeadOptions& o, std::int64_t samples, std::int64_t rows
   const double centre = static_cast<double>(size_of(weight_type(o.centre_precision))) * d;
   const double moments = bytes_of_moments(o) * d;
   HeadWork work{.logits = n * active * static_cast<double>(o.sub_centres),
-                .drawn = rate < 1 ? shard * (o.sample_hold > 1 ? 2 : 1) : 0};
+                .drawn = rate < 1 ? static_cast<double>(blocks_of(rows, o.sample_unit)) *
+                                        (o.sample_hold > 1 ? 2 : 1)
+                                  : 0};
   const double product = 2 * n * active * d;
   const double budget = o.logits_memory * shard * (centre + moments);
   const double kept = work.logits == 0 ? 1 : std::min(1.0, budget / (work.logits * 4));
@@ -160,7 +161,8 @@ StepWork count_step(const PlannedJob& p) {
   count_backbone(p, ops, work);
   if (p.teacher) count_teacher(p, ops, work);
   const std::int64_t samples = p.job.batch_size * p.world_size;
-  work.head = mean_head_work(p, samples, shard_of(p.job.num_classes, 0, p.world_size).size());
+  const ClassPositions positions = planned_head(p).positions();
+  work.head = mean_head_work(p, samples, positions.shard(0, p.world_size).size());
   const auto numbers = static_cast<double>(samples * p.job.embedding_size);
   const bool bf16 = p.job.exchange_precision == Precision::kBf16;
   work.embeddings = numbers * (bf16 ? 2 : 4);

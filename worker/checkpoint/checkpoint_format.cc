@@ -1,6 +1,7 @@
 #include "worker/checkpoint/checkpoint_format.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cstdio>
 #include <span>
@@ -162,6 +163,10 @@ void check_in_range(const Identity& id) {
                           within(0, id.classes, kMost) && within(1, id.embedding_size, kMost) &&
                           within(0, id.loss_scale.updates, t.images);
   if (!all_within) throw InputError("step, world_size or another number is out of range");
+  if (id.sample_unit < 1 || !std::has_single_bit(static_cast<std::uint64_t>(id.sample_unit))) {
+    throw InputError("positions: sample_unit is " + std::to_string(id.sample_unit) +
+                     ", expected a power of two");
+  }
 }
 
 /// Reads a manifest of version 1 or 2. Assumes that the number of workers has not changed.
@@ -233,6 +238,11 @@ Manifest manifest_of(const json& m, const std::string& folder_name_) {
                                  .data = data_of(m),
                                  .job = m.at("job")},
                     .files = files_from_json(m.at("files"))};
+  if (m.contains("positions")) {
+    const json& positions = m["positions"];
+    manifest.identity.sample_unit = whole<std::int64_t>(positions, "sample_unit");
+    manifest.identity.position_seed = whole<std::uint64_t>(positions, "seed");
+  }
   check_in_range(manifest.identity);
   check_agrees(manifest.identity, folder_name_);
   return manifest;
@@ -331,7 +341,7 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
   const Identity& id = manifest.identity;
   json text = {
       {"format", "pfc checkpoint"},
-      {"version", kVersion},
+      {"version", id.sample_unit == 1 ? kVersion - 1 : kVersion},
       {"job_id", id.job_id},
       {"step", id.trained.step},
       {"trained",
@@ -354,6 +364,9 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
       {"data", id.data},
       {"job", id.job},
       {"files", to_json(manifest.files)}};
+  if (id.sample_unit > 1) {
+    text["positions"] = {{"sample_unit", id.sample_unit}, {"seed", id.position_seed}};
+  }
   text[kChecksum] = checksum_of(text);
   write_file_atomically(folder / kManifest, text.dump(2) + "\n");
 }

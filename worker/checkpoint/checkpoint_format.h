@@ -24,6 +24,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/class_positions.h"
 #include "common/files/safetensors.h"
 #include "common/ids.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -34,8 +35,9 @@
 namespace pfc::checkpoint_format {
 
 /// Version 1 had neither a checksum of the manifest nor the job's id. Version 2 has no "trained",
-/// only "step". Both can still be read.
-inline constexpr int kVersion = 3;
+/// only "step". Versions 1 to 3 store the centres in the order of the labels. Version 4 has
+/// "positions"; it is written only if they are in another order.
+inline constexpr int kVersion = 4;
 inline constexpr const char* kManifest = "manifest.json";
 inline constexpr const char* kBackbone = "backbone.safetensors";
 inline constexpr const char* kBackboneOptimizer = "backbone_optimizer.safetensors";
@@ -97,12 +99,18 @@ struct Identity {
   std::int64_t global_batch = 0;
   std::int64_t classes = 0;
   std::int64_t embedding_size = 0;  ///< centre_size(): length of a class's row
+  std::int64_t sample_unit = 1;     ///< ClassPositions::sample_unit of the files of centres
+  std::uint64_t position_seed = 0;  ///< ClassPositions::seed; used if sample_unit is above 1
   LossScale::State loss_scale;
   LossState loss_state;           ///< older manifests: as in a new job
   std::vector<int> threads;       ///< compute threads of the workers, by rank; empty: unknown
   std::vector<std::string> data;  ///< FileBrief::holds of the data sets; empty: unknown
   nlohmann::json job;
 
+  /// Returns the order of the rows in the files of centres.
+  [[nodiscard]] ClassPositions positions() const {
+    return {.classes = classes, .sample_unit = sample_unit, .seed = position_seed};
+  }
   /// Returns the job's value of a key; `older` if the job is from a version without this key.
   [[nodiscard]] nlohmann::json value_of(const char* key, const nlohmann::json& older = {}) const;
   /// Returns whether both have the same network, pixel scale, number of classes, feature size,

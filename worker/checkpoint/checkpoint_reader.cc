@@ -137,7 +137,8 @@ Opened open_all(const std::filesystem::path& folder, const format::Manifest& man
     if (state.average != nullptr && manifest.has(format::kBackboneAverage)) {
       average.emplace(open(format::kBackboneAverage));
     }
-    StoredCentres centres(manifest.identity, rows, state.head.state().history->optimizer(), open);
+    StoredCentres centres(manifest.identity, state.head.positions(), rows,
+                          state.head.state().history->optimizer(), open);
     SeenUpdates seen = centres.seen(state.head.shard());
     return Opened{std::move(backbone), std::move(moments), std::move(average), std::move(centres),
                   std::move(seen)};
@@ -198,7 +199,7 @@ void share_backbone(const TrainingState& state, Comm& device) {
 void send_centres_to_all(const Opened& opened, const TrainingState& state, const LoadComms& comms) {
   std::vector<CentresWanted> wanted;
   for (const OutputLink& link : comms.links.remote) {
-    wanted.push_back({&link, shard_of(state.classes, link.rank, comms.host.size())});
+    wanted.push_back({&link, state.head.positions().shard(link.rank, comms.host.size())});
   }
   send_centres(opened.centres, state.head.state().history->optimizer(),
                state.head.state().centres.shape[1], wanted);

@@ -222,6 +222,8 @@ void FolderWriter::begin(const TrainingState& state, const TrainedSoFar& trained
                .global_batch = options_.global_batch,
                .classes = state.classes,
                .embedding_size = state.head.state().centres.shape[1],
+               .sample_unit = state.head.positions().sample_unit,
+               .position_seed = state.head.positions().seed,
                .loss_scale = state.loss_scale.state(),
                .loss_state = *state.head.state().loss,
                .threads = state.threads,

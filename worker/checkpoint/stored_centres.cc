@@ -125,12 +125,16 @@ std::vector<std::int32_t> read_updated(const SafetensorsFile& file, std::int64_t
 
 }  // namespace
 
-StoredCentres::StoredCentres(const format::Identity& identity, RowRange rows,
-                             OptimizerKind optimizer, const Open& open)
-    : dimension_(identity.embedding_size), optimizer_(optimizer) {
+StoredCentres::StoredCentres(const format::Identity& identity, const ClassPositions& positions,
+                             RowRange rows, OptimizerKind optimizer, const Open& open)
+    : dimension_(identity.embedding_size),
+      optimizer_(optimizer),
+      stored_(identity.positions()),
+      wanted_(positions) {
   for (Rank rank = 0; rank < identity.world_size; ++rank) {
-    const RowRange held = shard_of(identity.classes, rank, identity.world_size);
-    if (common_rows(held, rows).size() <= 0) continue;
+    const RowRange held = stored_.shard(rank, identity.world_size);
+    // In another order, any file may hold some of the rows.
+    if (stored_.same_order(wanted_) && common_rows(held, rows).size() <= 0) continue;
     SafetensorsFile file = open(format::centres_name(rank, identity.world_size));
     for (const std::string& name : centre_tensors(optimizer)) {
       if (name == format::kMomentum && !has_momentum(file, optimizer)) continue;
@@ -143,6 +147,17 @@ StoredCentres::StoredCentres(const format::Identity& identity, RowRange rows,
 
 void StoredCentres::read(const std::string& tensor, std::int64_t begin,
                          std::span<float> out) const {
+  if (stored_.same_order(wanted_)) return read_stored(tensor, begin, out);
+  const auto width = static_cast<std::size_t>(dimension_);
+  for (std::size_t i = 0; i < out.size(); i += width) {
+    const std::int64_t position = begin + static_cast<std::int64_t>(i / width);
+    read_stored(tensor, stored_row(position), out.subspan(i, width));
+  }
+}
+
+/// Reads rows of the files, from this one on.
+void StoredCentres::read_stored(const std::string& tensor, std::int64_t begin,
+                                std::span<float> out) const {
   const auto width = static_cast<std::size_t>(dimension_);
   const RowRange wanted{begin, begin + static_cast<std::int64_t>(out.size() / width)};
   for (const File& file : files_) {
@@ -165,12 +180,13 @@ void StoredCentres::read(const std::string& tensor, std::int64_t begin,
 }
 
 SeenUpdates StoredCentres::seen(RowRange shard) const {
+  const bool same_order = stored_.same_order(wanted_);
   SeenUpdates seen;
   seen.updated.resize(static_cast<std::size_t>(shard.size()));
   const File* first = nullptr;
   for (const File& file : files_) {
     const RowRange common = common_rows(file.rows, shard);
-    if (common.size() <= 0) continue;
+    if (same_order && common.size() <= 0) continue;
     std::vector<PastUpdate> updates = read_updates(file.content, optimizer_);
     if (first != nullptr && updates.size() != seen.updates.size()) {
       throw InputError(file.content.path().string() + ": has " + std::to_string(updates.size()) +
@@ -181,8 +197,17 @@ SeenUpdates StoredCentres::seen(RowRange shard) const {
     seen.updates = std::move(updates);
     const std::vector<std::int32_t> updated =
         read_updated(file.content, file.rows.size(), seen.updates.size());
-    std::copy_n(updated.data() + (common.begin - file.rows.begin), common.size(),
-                seen.updated.data() + (common.begin - shard.begin));
+    if (same_order) {
+      std::copy_n(updated.data() + (common.begin - file.rows.begin), common.size(),
+                  seen.updated.data() + (common.begin - shard.begin));
+      continue;
+    }
+    for (std::int64_t position = shard.begin; position < shard.end; ++position) {
+      const std::int64_t row = stored_row(position);
+      if (!file.rows.contains(row)) continue;
+      seen.updated[static_cast<std::size_t>(position - shard.begin)] =
+          updated[static_cast<std::size_t>(row - file.rows.begin)];
+    }
   }
   return seen;
 }

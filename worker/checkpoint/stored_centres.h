@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/class_positions.h"
 #include "comm/shard.h"
 #include "common/files/safetensors.h"
 #include "kernels/margin/update_history.h"
@@ -23,16 +24,18 @@ struct SeenUpdates {
   std::vector<std::int32_t> updated;  ///< [rows of the shard]
 };
 
-/// The class centres in a checkpoint's files, which stay mapped. Reading is thread-safe.
+/// The class centres in a checkpoint's files, which stay mapped. The caller numbers rows by
+/// positions of its own, which may differ from the checkpoint's; a row is then found by its label.
+/// Reading is thread-safe.
 class StoredCentres {
  public:
   /// Opens the file of this name after checking it against the manifest.
   using Open = std::function<SafetensorsFile(const std::string& name)>;
 
-  /// Opens the files that hold `rows`. Throws InputError that names the file if a tensor is
-  /// missing, or its type or shape is not what a job with this optimizer writes.
-  StoredCentres(const checkpoint_format::Identity& identity, RowRange rows, OptimizerKind optimizer,
-                const Open& open);
+  /// Opens the files that hold the rows at these positions. Throws InputError that names the file
+  /// if a tensor is missing, or its type or shape is not what a job with this optimizer writes.
+  StoredCentres(const checkpoint_format::Identity& identity, const ClassPositions& positions,
+                RowRange rows, OptimizerKind optimizer, const Open& open);
 
   /// Reads rows [begin, begin + count) as float32. They are stored in any type, because a job may
   /// resume with another centre_precision. If the momentum was not stored, it is read as zeros. out
@@ -47,9 +50,16 @@ class StoredCentres {
     SafetensorsFile content;
     RowRange rows;
   };
+  /// Returns the row in the files at one of the caller's positions.
+  [[nodiscard]] std::int64_t stored_row(std::int64_t position) const {
+    return stored_.position_of(wanted_.label_at(position));
+  }
+  void read_stored(const std::string& tensor, std::int64_t begin, std::span<float> out) const;
+
   const std::int64_t dimension_;
   const OptimizerKind optimizer_;
-  std::vector<File> files_;  ///< ordered by row
+  const ClassPositions stored_, wanted_;  ///< of the files, and of the caller
+  std::vector<File> files_;               ///< ordered by row
 };
 
 /// Reads rows of `tensor`, from row `begin` of the whole table on, as float32 [count, D].

@@ -119,12 +119,13 @@ std::string TeacherCentres::brief() const {
   return text;
 }
 
-void TeacherCentres::read_checkpoint(RowRange shard, const Take& take) const {
+void TeacherCentres::read_checkpoint(const ClassPositions& positions, RowRange shard,
+                                     const Take& take) const {
   const format::Manifest manifest = format::load_manifest(source_);
   const format::Identity& id = manifest.identity;
   const OptimizerKind optimizer =
       parse_job(id.job, (source_ / format::kManifest).string()).optimizer;
-  const StoredCentres stored(id, shard, optimizer, [&](const std::string& name) {
+  const StoredCentres stored(id, positions, shard, optimizer, [&](const std::string& name) {
     return format::open_verified(source_, manifest, name);
   });
   UpdateHistory history(optimizer);
@@ -139,17 +140,27 @@ void TeacherCentres::read_checkpoint(RowRange shard, const Take& take) const {
   }
 }
 
-void TeacherCentres::read(RowRange shard, const Take& take) const {
+void TeacherCentres::read(const ClassPositions& positions, RowRange shard, const Take& take) const {
   const auto take_common = [&](std::int64_t first, std::span<const float> centres) {
-    const RowRange common = common_rows({first, first + std::ssize(centres) / dimension_}, shard);
-    for (const RowRange& rows : pieces_of(common, dimension_)) {
-      take(rows.begin, centres.subspan(static_cast<std::size_t>((rows.begin - first) * dimension_),
-                                       static_cast<std::size_t>(rows.size() * dimension_)));
+    const RowRange labels{first, first + std::ssize(centres) / dimension_};
+    const auto take_rows = [&](std::int64_t position, RowRange rows) {
+      take(position, centres.subspan(static_cast<std::size_t>((rows.begin - first) * dimension_),
+                                     static_cast<std::size_t>(rows.size() * dimension_)));
+    };
+    if (positions.in_label_order()) {
+      for (const RowRange& rows : pieces_of(common_rows(labels, shard), dimension_)) {
+        take_rows(rows.begin, rows);
+      }
+      return;
+    }
+    for (std::int64_t position = shard.begin; position < shard.end; ++position) {
+      const std::int64_t label = positions.label_at(position);
+      if (labels.contains(label)) take_rows(position, {label, label + 1});
     }
   };
   switch (kind_) {
     case Kind::kCheckpoint:
-      return read_checkpoint(shard, take);
+      return read_checkpoint(positions, shard, take);
     case Kind::kTensor: {
       const WeightsFile file = read_weights(file_);
       return take_common(
@@ -164,9 +175,10 @@ void TeacherCentres::read(RowRange shard, const Take& take) const {
   }
 }
 
-void TeacherCentres::fill(Ops& ops, RowRange shard, const Tensor& rows) const {
+void TeacherCentres::fill(Ops& ops, const ClassPositions& positions, RowRange shard,
+                          const Tensor& rows) const {
   std::vector<float> unit;
-  read(shard, [&](std::int64_t first, std::span<const float> centres) {
+  read(positions, shard, [&](std::int64_t first, std::span<const float> centres) {
     unit.assign(centres.begin(), centres.end());
     for (std::int64_t row = 0; row < std::ssize(unit) / dimension_; ++row) {
       const auto centre = std::span(unit).subspan(static_cast<std::size_t>(row * dimension_),
@@ -175,7 +187,8 @@ void TeacherCentres::fill(Ops& ops, RowRange shard, const Tensor& rows) const {
       if (normalise(centre) || std::ranges::all_of(centre, [](float x) { return x == 0; }))
         continue;
       throw InputError(fmt::format("teacher: {}: the centre of class {} is not finite; {}",
-                                   source_.string(), first + row, kAlternative));
+                                   source_.string(), positions.label_at(first + row),
+                                   kAlternative));
     }
     copy_rows_to_device(ops, row_range(rows, first - shard.begin, std::ssize(centres) / dimension_),
                         unit.data());

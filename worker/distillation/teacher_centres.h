@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/class_positions.h"
 #include "comm/shard.h"
 #include "common/config/config.h"
 #include "data/dataset.h"
@@ -36,19 +37,19 @@ class TeacherCentres {
   [[nodiscard]] std::optional<std::filesystem::path> checkpoint() const {
     return kind_ == Kind::kCheckpoint ? std::optional(source_) : std::nullopt;
   }
-  /// Copies the centres of `shard`, divided by their lengths, to rows [shard.size(), D], float32 or
-  /// bfloat16. Throws InputError if a file is damaged.
-  void fill(Ops& ops, RowRange shard, const Tensor& rows) const;
+  /// Copies the centres of the classes at these positions, divided by their lengths, to rows
+  /// [shard.size(), D], float32 or bfloat16. Throws InputError if a file is damaged.
+  void fill(Ops& ops, const ClassPositions& positions, RowRange shard, const Tensor& rows) const;
 
  private:
   enum class Kind { kTensor, kCheckpoint, kArcface };
-  /// Takes consecutive centres [n, D]; `first` is the class of the first one.
+  /// Takes consecutive centres [n, D]; `first` is the position of the first one.
   using Take = std::function<void(std::int64_t first, std::span<const float> centres)>;
 
   void find();
   void check_names(const Dataset& dataset) const;
-  void read(RowRange shard, const Take& take) const;
-  void read_checkpoint(RowRange shard, const Take& take) const;
+  void read(const ClassPositions& positions, RowRange shard, const Take& take) const;
+  void read_checkpoint(const ClassPositions& positions, RowRange shard, const Take& take) const;
 
   const std::filesystem::path file_;  // the teacher
   Kind kind_ = Kind::kTensor;

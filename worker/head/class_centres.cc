@@ -76,7 +76,8 @@ void ClassCentres::initialise(Ops& ops) {
     for (std::int64_t row = 0; row < count; ++row) {
       draw_normal_row({.seed = options_.seed,
                        .stream = Stream::kCentreInit,
-                       .row = static_cast<std::uint64_t>(shard_.begin + begin + row),
+                       .row = static_cast<std::uint64_t>(
+                           options_.positions.label_at(shard_.begin + begin + row)),
                        .deviation = kInitialDeviation},
                       {rows.data() + row * d, static_cast<std::size_t>(d)});
       if (options_.bias) rows[static_cast<std::size_t>((row + 1) * d - 1)] = 0;

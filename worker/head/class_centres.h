@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/class_positions.h"
 #include "comm/shard.h"
 #include "common/config/config.h"
 #include "kernels/margin/margin_softmax.h"
@@ -20,6 +21,7 @@ struct CentreOptions {
   OptimizerKind optimizer = OptimizerKind::kSgd;
   bool momentum = true;  ///< false: no momentum is kept; only for SGD
   CentrePrecision precision = CentrePrecision::kFp32;
+  ClassPositions positions = {};  ///< labels of the shard's rows
   std::uint64_t seed = 0;
 };
 
@@ -43,9 +45,10 @@ class ClassCentres {
   [[nodiscard]] static CentreBytes bytes(std::int64_t rows, const CentreOptions& options);
 
   /// Centres start with normally distributed elements of mean 0 and standard deviation 0.01, as
-  /// in arcface_torch's PartialFC_V2. Element i of class c is a function of (seed, c, i), so it
-  /// is the same for any number of workers. Centres that are not float32 are rounded to the nearest
-  /// value. The optimizer's state starts as zeros. `ops` allocates and is not kept.
+  /// in arcface_torch's PartialFC_V2. Element i of the class with label c is a function of (seed,
+  /// c, i), so it is the same for any number of workers and any positions. Centres that are not
+  /// float32 are rounded to the nearest value. The optimizer's state starts as zeros. `ops`
+  /// allocates and is not kept.
   ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options);
 
   [[nodiscard]] RowRange shard() const { return shard_; }

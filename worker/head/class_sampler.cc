@@ -37,43 +37,55 @@ std::vector<std::int64_t> labels_inside(RowRange shard, std::span<const std::int
   return inside;
 }
 
-/// Draws the classes of a part of the shard, sorted.
-class DrawnClasses {
+/// Draws blocks of classes from a part of the shard, sorted.
+class DrawnBlocks {
  public:
-  /// Draws from the first classes of `from`, at most 4096. end() is then the end of the part.
+  /// Draws from the first blocks of `from`, at most 4096. end() is then the end of the part.
   void make(const ClassDraw& draw, RowRange from) {
     const std::int64_t first = from.begin / 4;
-    end_ = std::min(from.end, (first + kBlocks) * 4);
-    const auto blocks = static_cast<std::size_t>((end_ + 3) / 4 - first);
-    draw_classes(draw, first, std::span(hits_).first(blocks));
-    // The part may begin or end within a block of four.
+    end_ = std::min(from.end, (first + kFours) * 4);
+    const auto fours = static_cast<std::size_t>((end_ + 3) / 4 - first);
+    draw_classes(draw, first, std::span(hits_).first(fours));
+    // The part may begin or end within four blocks that share random words.
     hits_[0] &= static_cast<std::uint8_t>(0xfu << (from.begin - 4 * first));
-    hits_[blocks - 1] &= static_cast<std::uint8_t>(0xfu >> (-end_ & 3));
-    std::fill(hits_.begin() + static_cast<std::ptrdiff_t>(blocks), hits_.end(), std::uint8_t{0});
+    hits_[fours - 1] &= static_cast<std::uint8_t>(0xfu >> (-end_ & 3));
+    std::fill(hits_.begin() + static_cast<std::ptrdiff_t>(fours), hits_.end(), std::uint8_t{0});
     count_ = 0;
-    for (std::size_t block = 0; block < blocks; block += kWord) {
-      std::uint64_t bits = 0;  // of eight blocks, which have a byte each
-      std::memcpy(&bits, hits_.data() + block, kWord);
-      const std::int64_t c = (first + static_cast<std::int64_t>(block)) * 4;
+    for (std::size_t four = 0; four < fours; four += kWord) {
+      std::uint64_t bits = 0;  // of eight fours, which have a byte each
+      std::memcpy(&bits, hits_.data() + four, kWord);
+      const std::int64_t b = (first + static_cast<std::int64_t>(four)) * 4;
       for (; bits != 0; bits &= bits - 1) {
         const std::int64_t bit = std::countr_zero(bits);
-        classes_[count_++] = c + bit / 8 * 4 + bit % 8;
+        blocks_[count_++] = b + bit / 8 * 4 + bit % 8;
       }
     }
   }
-  [[nodiscard]] std::span<const std::int64_t> classes() const {
-    return std::span(classes_).first(count_);
+  [[nodiscard]] std::span<const std::int64_t> blocks() const {
+    return std::span(blocks_).first(count_);
   }
   [[nodiscard]] std::int64_t end() const { return end_; }
 
  private:
-  static constexpr std::int64_t kBlocks = 1024;  // their draws fill 1 KiB
+  static constexpr std::int64_t kFours = 1024;  // their draws fill 1 KiB
   static constexpr std::size_t kWord = sizeof(std::uint64_t);
-  std::array<std::uint8_t, kBlocks> hits_{};
-  std::array<std::int64_t, 4 * kBlocks> classes_{};
+  std::array<std::uint8_t, kFours> hits_{};
+  std::array<std::int64_t, 4 * kFours> blocks_{};
   std::size_t count_ = 0;
   std::int64_t end_ = 0;
 };
+
+/// Returns the classes of the blocks, those below `end`. The result may use `storage`.
+std::span<const std::int64_t> classes_of(std::span<const std::int64_t> blocks, std::int64_t unit,
+                                         std::int64_t end, std::vector<std::int64_t>& storage) {
+  if (unit == 1) return blocks;
+  storage.clear();
+  for (const std::int64_t block : blocks) {
+    const std::int64_t behind = std::min((block + 1) * unit, end);
+    for (std::int64_t c = block * unit; c < behind; ++c) storage.push_back(c);
+  }
+  return storage;
+}
 
 }  // namespace
 
@@ -93,16 +105,21 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
                  static_cast<std::size_t>(1.02 * options.rate * static_cast<double>(shard.size())));
   const ClassDraw draw{
       .rate = options.rate, .seed = options.seed, .step = step, .hold = options.hold};
-  DrawnClasses drawn;
+  const std::int64_t unit = options.unit;
+  check(shard.begin % unit == 0 && (shard.end % unit == 0 || shard.end == options.classes),
+        "sample_classes: the shard divides a block");
+  const RowRange blocks{shard.begin / unit, blocks_of(shard.end, unit)};
+  DrawnBlocks drawn;
+  std::vector<std::int64_t> storage;
   auto positive = positives.begin();
-  for (std::int64_t begin = shard.begin; begin < shard.end; begin = drawn.end()) {
-    drawn.make(draw, {begin, shard.end});
-    const auto until = std::lower_bound(positive, positives.end(), drawn.end());
+  for (std::int64_t begin = blocks.begin; begin < blocks.end; begin = drawn.end()) {
+    drawn.make(draw, {begin, blocks.end});
+    const auto classes = classes_of(drawn.blocks(), unit, shard.end, storage);
+    const auto until = std::lower_bound(positive, positives.end(), drawn.end() * unit);
     if (positive == until) {
-      active.insert(active.end(), drawn.classes().begin(), drawn.classes().end());
+      active.insert(active.end(), classes.begin(), classes.end());
     } else {
-      std::ranges::set_union(drawn.classes(), std::span(positive, until),
-                             std::back_inserter(active));
+      std::ranges::set_union(classes, std::span(positive, until), std::back_inserter(active));
     }
     positive = until;
   }

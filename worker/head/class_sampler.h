@@ -15,16 +15,19 @@ struct SampleOptions {
   std::int64_t classes = 0;  ///< number of classes in the whole table
   double rate = 1.0;         ///< 0: only the classes of the batch; 1: all
   std::int64_t hold = 1;     ///< steps for which a class stays drawn, 1 to 2^31
+  std::int64_t unit = 1;     ///< adjacent classes that are drawn together
   std::uint64_t seed = 0;
   std::int64_t labels_per_image = 1;
 };
 
-/// Returns the active classes of a shard as sorted global indices: every label in the shard, and
-/// every class c with u(seed, (step + phase(c)) / hold, c) < rate. The quotient is rounded down; u
-/// is uniform in [0, 1), and phase(c) in 0 .. hold - 1 (both Philox 4x32-10, see ClassDraw). So the
-/// union over all shards is the same for any number of workers. Takes time proportional to the
-/// shard. labels: [N, labels_per_image], padded with -1. Throws InputError that names the label and
-/// its sample if a label is outside 0 .. classes - 1.
+/// Returns the active classes of a shard as sorted global positions (comm/class_positions.h): every
+/// label in the shard, and every class of each block b of `unit` classes with u(seed, (step +
+/// phase(b)) / hold, b) < rate. The quotient is rounded down; u is uniform in [0, 1), and phase(b)
+/// in 0 .. hold - 1 (both Philox 4x32-10, see ClassDraw). So the union over all shards is the same
+/// for any number of workers. A label does not activate the other classes of its block. Takes time
+/// proportional to the shard. labels: [N, labels_per_image] as positions, padded with -1. Throws
+/// InputError that names the label and its sample if a label is outside 0 .. classes - 1. REQUIRES:
+/// the shard consists of whole blocks.
 std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange shard,
                                          std::span<const std::int64_t> labels, std::int64_t step);
 

@@ -30,6 +30,7 @@ CentreOptions centre_options(const HeadOptions& o) {
           .optimizer = o.optimizer,
           .momentum = o.optimizer == OptimizerKind::kAdamW || o.momentum != 0,
           .precision = o.centre_precision,
+          .positions = o.positions(),
           .seed = o.seed};
 }
 
@@ -98,7 +99,8 @@ class ShardedHead : public Head {
       : ops_(ops),
         comm_(comm),
         options_(options),
-        centres_(ops, shard_of(options.classes, comm.rank(), comm.size()), centre_options(options)),
+        positions_(options.positions()),
+        centres_(ops, positions_.shard(comm.rank(), comm.size()), centre_options(options)),
         softmax_(make_margin_softmax(ops, softmax_options(options, centres_.shard().size()),
                                      centres_.table())),
         heads_(options.head_classes) {
@@ -122,11 +124,14 @@ class ShardedHead : public Head {
             .drawn_logit = options_.sample_correction ? drawn_logit(rate) : 0};
   }
 
+  [[nodiscard]] const ClassPositions& positions() const override { return positions_; }
+
   [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                      std::int64_t step) const override {
     const SampleOptions o{.classes = options_.classes,
                           .rate = settings(step).sample_rate,
                           .hold = options_.sample_hold,
+                          .unit = options_.sample_unit,
                           .seed = options_.seed,
                           .labels_per_image = options_.labels_per_image};
     return {.step = step, .classes = sample_classes(o, shard(), all_labels, step)};
@@ -185,6 +190,7 @@ class ShardedHead : public Head {
   Ops& ops_;
   Comm& comm_;
   const HeadOptions options_;
+  const ClassPositions positions_;
   std::function<HeadSettings(std::int64_t)> schedule_;
   ClassCentres centres_;
   std::unique_ptr<MarginSoftmax> softmax_;
@@ -399,9 +405,14 @@ void check_options(const HeadOptions& o, int world_size) {
     throw InputError("sample_rate is " + std::to_string(o.sample_rate.largest()) +
                      ": it must be in 0 .. 1 (1 takes all classes)");
   }
-  if (o.classes < world_size) {
-    throw InputError("the data has " + std::to_string(o.classes) + " classes, fewer than the " +
-                     std::to_string(world_size) +
+  const std::int64_t blocks = blocks_of(o.classes, o.sample_unit);
+  if (blocks < world_size) {
+    const std::string in_blocks = o.sample_unit == 1 ? ""
+                                                     : " in " + std::to_string(blocks) +
+                                                           " blocks of sample_unit, " +
+                                                           std::to_string(o.sample_unit);
+    throw InputError("the data has " + std::to_string(o.classes) + " classes" + in_blocks +
+                     ", fewer than the " + std::to_string(world_size) +
                      " workers that would share them: start fewer workers");
   }
   check(o.embedding_size > 0 && o.gradient_acc > 0 && o.labels_per_image > 0,
@@ -409,6 +420,8 @@ void check_options(const HeadOptions& o, int world_size) {
   check(!o.distillation.on() || (!is_plain_softmax(o.loss) && o.sub_centres == 1 &&
                                  o.head_classes.size() < 2 && o.distillation.embedding_size > 0),
         "head: distillation excludes softmax, sub-centres and separate heads");
+  check(o.sample_unit == 1 || o.head_classes.size() < 2,
+        "head: sample_unit excludes separate heads");
   check(!is_uniface(o.loss) || (!o.sample_correction && o.label_smoothing == 0),
         "head: uniface excludes sample_correction and label_smoothing");
   if (o.labels_per_image > 1 && has_sample_margins(o.loss)) {
@@ -439,6 +452,7 @@ HeadOptions head_options(const JobConfig& job, std::int64_t teacher_size) {
           .labels_per_image = std::max<std::int64_t>(job.labels_per_image, 1),
           .sample_rate = job.sample_rate,
           .sample_hold = job.sample_hold,
+          .sample_unit = job.sample_unit,
           .sample_correction = job.sample_correction,
           .seed = job.seed,
           .optimizer = job.optimizer,
@@ -465,7 +479,7 @@ std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options
 }
 
 HeadMemory head_memory(const HeadMemoryOptions& o) {
-  const std::int64_t rows = shard_of(o.head.classes, 0, o.world_size).size();
+  const std::int64_t rows = o.head.positions().shard(0, o.world_size).size();
   const std::int64_t n = o.samples, labels = n * o.head.labels_per_image;
   const std::int64_t row_size = o.head.centre_size(), d = row_size / o.head.sub_centres;
   const std::int64_t active = expected_active(o.head.sample_rate.largest(), rows, labels);

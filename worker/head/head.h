@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/class_positions.h"
 #include "comm/comm.h"
 #include "comm/shard.h"
 #include "common/config/config.h"
@@ -35,6 +36,7 @@ struct HeadOptions {
   std::int64_t labels_per_image = 1;
   SampleRate sample_rate;        ///< without follow(), every step uses the largest rate
   std::int64_t sample_hold = 1;  ///< SampleOptions::hold
+  std::int64_t sample_unit = 1;  ///< SampleOptions::unit. Above 1 not for separate heads
   bool sample_correction = false;
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
@@ -61,6 +63,9 @@ struct HeadOptions {
   [[nodiscard]] std::int64_t centre_size() const {
     return pfc::centre_size(loss, embedding_size, sub_centres);
   }
+  [[nodiscard]] ClassPositions positions() const {
+    return {.classes = classes, .sample_unit = sample_unit, .seed = seed};
+  }
 };
 
 /// Settings that may change from step to step.
@@ -75,7 +80,7 @@ struct HeadSettings {
 /// teacher_size: length of the teacher's embeddings; 0: without distillation of logits.
 HeadOptions head_options(const JobConfig& job, std::int64_t teacher_size = 0);
 
-/// Sorted global class indices of this worker that take part in a step.
+/// Sorted global positions of this worker's classes that take part in a step.
 struct ActiveCentres {
   std::int64_t step = 0;
   std::vector<std::int64_t> classes;
@@ -91,6 +96,8 @@ struct HeadResult {
   bool moved = false;   ///< true: run() has updated the centres; false: Head::move() does
 };
 
+/// Labels, classes, rows and shards of all members are positions of positions(), never the labels
+/// of the data.
 class Head {
  public:
   virtual ~Head() = default;
@@ -99,6 +106,8 @@ class Head {
   /// numbers, from any thread. REQUIRES: called before the first step.
   virtual void follow(std::function<HeadSettings(std::int64_t step)> schedule) = 0;
   [[nodiscard]] virtual HeadSettings settings(std::int64_t step) const = 0;
+
+  [[nodiscard]] virtual const ClassPositions& positions() const = 0;
 
   /// Chooses the active classes for the labels of all workers: every label of this shard, and
   /// classes that are drawn with the step's sample_rate (sample_classes()). Thread-safe, so it can

@@ -88,7 +88,10 @@ class ReplayWorker {
     options.embedding_size = input.dimension;
     options.gradient_acc = input.micro_batches;
     options.labels_per_image = input.labels_per_image;
-    if (!input.classes.empty()) options.sample_rate = 1;  // these rows were sampled by the job
+    if (!input.classes.empty()) {  // these rows were sampled by the job
+      options.sample_rate = 1;
+      options.sample_unit = 1;
+    }
     options.head_classes = rows_of_heads(input, options.head_classes);
     return options;
   }
@@ -232,6 +235,16 @@ void check_replay(const HeadStepInput& input, const ReplayOptions& options) {
                      std::to_string(columns) +
                      " (sub_centres x embedding_size, + 1 with loss softmax); set loss and "
                      "sub_centres as in the job");
+  }
+  if (input.classes.empty() && options.job.sample_unit > 1) {
+    throw InputError(input.path().string() + ": has no tensor classes, but sample_unit is " +
+                     std::to_string(options.job.sample_unit) +
+                     ", expected 1, because rows in the order of the labels are not in blocks");
+  }
+  if (!options.job.head_classes.empty() && !std::ranges::is_sorted(input.classes)) {
+    throw InputError(input.path().string() +
+                     ": its classes do not rise, expected that they do with head_classes, because "
+                     "the classes of a head must be stored together");
   }
   if (input.rows >= options.workers) return;
   throw InputError(input.path().string() + ": centres has " + std::to_string(input.rows) +

@@ -6,9 +6,10 @@
 //                                            labels, padded with -1
 //   centres [R, D] F32
 //   momentum, second [R, D] F32              optional; zeros if missing
-//   classes [R] I64                          optional: the class of each row, in rising order. The
-//                                            rows are then the active ones. If missing, row c is
-//                                            class c
+//   classes [R] I64                          optional: the label of each row's class. The rows are
+//                                            then the active ones, in the order of the job's
+//                                            positions (comm/class_positions.h): with sample_unit 1
+//                                            the labels rise. If missing, row c is class c
 //   active [M, R] U8                         optional, needs classes: 1 if the row takes part in
 //                                            the micro-batch. If missing, every row takes part in
 //                                            all micro-batches
@@ -61,7 +62,7 @@ struct GivenToHead {
   double lr = 0.1;
   std::int64_t micro_batches = 1;        ///< M
   Tensor embeddings;                     ///< [M * N, D], of all workers
-  std::span<const std::int64_t> labels;  ///< [M * N, L]
+  std::span<const std::int64_t> labels;  ///< [M * N, L], as positions of the classes
 };
 
 /// Values that a worker writes to its file in addition to the current values of its active rows.
@@ -112,7 +113,7 @@ struct HeadStepInput {
   std::span<const float> embeddings;                  ///< [M * N, D]
   std::int64_t labels_per_image = 1;                  ///< L
   std::vector<std::int64_t> labels;                   ///< [M * N, L], as row numbers of the tables
-  std::vector<std::int64_t> classes;                  ///< [R]; empty: row c is class c
+  std::vector<std::int64_t> classes;                  ///< [R], labels; empty: row c is class c
   /// [M]: the rows of each micro-batch, sorted. Empty: all rows are active if `classes` is set;
   /// otherwise the job's keys select the rows.
   std::vector<std::vector<std::int64_t>> active;

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "common/config/json_reader.h"
@@ -107,16 +108,6 @@ nlohmann::json number(const SafetensorsFile& file, const char* key, nlohmann::js
   return value;
 }
 
-void check_rising(const Part& part) {
-  for (std::size_t i = 0; i < part.classes.size(); ++i) {
-    const std::int64_t before = i == 0 ? -1 : part.classes[i - 1];
-    if (part.classes[i] > before) continue;
-    throw InputError(part.name() + ": classes[" + std::to_string(i) + "] is " +
-                     std::to_string(part.classes[i]) + ", expected more than " +
-                     std::to_string(before));
-  }
-}
-
 /// Returns a flag for each micro-batch and row: whether the row takes part.
 std::span<const std::byte> active_flags(const Part& part) {
   if (!part.has("active")) return {};
@@ -162,7 +153,6 @@ Part open_part(const path& from) {
     const Shape64& g = matrix_shape(file, "d_embeddings", 1, "F32 [B, " + d);
     part.d_embeddings = file.float32("d_embeddings", Shape64{g[0], part.dimension});
   }
-  check_rising(part);
   part.micro_batches = read_micro_batches(part);
   part.active = active_flags(part);
   part.rank = number(file, step_file::kRank, -1).get<std::int64_t>();
@@ -266,15 +256,23 @@ RowTable merge_gradients(std::span<const Part> parts) {
                    std::to_string(parts.front().samples) + " embeddings");
 }
 
-void merge_classes(std::span<const Part> parts, HeadStepInput& in) {
+/// The rows by class.
+using RowOfClass = std::unordered_map<std::int64_t, std::int64_t>;
+
+RowOfClass merge_classes(std::span<const Part> parts, HeadStepInput& in) {
+  RowOfClass rows;
   for (const Part& part : parts) {
-    if (!in.classes.empty() && !part.classes.empty() && part.classes[0] <= in.classes.back()) {
-      throw InputError(part.name() + ": has class " + std::to_string(part.classes[0]) +
-                       ", and another part has class " + std::to_string(in.classes.back()) +
-                       ": the ranges of classes in parts of one step must not overlap");
+    for (const std::int64_t c : part.classes) {
+      if (c < 0 || !rows.emplace(c, std::ssize(in.classes)).second) {
+        throw InputError(part.name() + ": classes has " + std::to_string(c) +
+                         (c < 0 ? ", expected labels from 0"
+                                : ", which is there twice, or in another part too; expected each "
+                                  "class once"));
+      }
+      in.classes.push_back(c);
     }
-    in.classes.insert(in.classes.end(), part.classes.begin(), part.classes.end());
   }
+  return rows;
 }
 
 /// Returns the rows of each micro-batch, where the rows of all parts are numbered in order. Empty
@@ -301,10 +299,10 @@ std::vector<std::vector<std::int64_t>> merge_active(std::span<const Part> parts)
 }
 
 /// Returns the row of a class; -1: none.
-std::int64_t row_of(std::int64_t c, const HeadStepInput& in, bool all_classes) {
-  if (all_classes) return c >= 0 && c < in.rows ? c : -1;
-  const auto found = std::ranges::lower_bound(in.classes, c);
-  return found != in.classes.end() && *found == c ? found - in.classes.begin() : -1;
+std::int64_t row_of(std::int64_t c, const HeadStepInput& in, const RowOfClass* rows) {
+  if (rows == nullptr) return c >= 0 && c < in.rows ? c : -1;
+  const auto found = rows->find(c);
+  return found == rows->end() ? -1 : found->second;
 }
 
 void check_active(const Part& part, const HeadStepInput& in) {
@@ -320,12 +318,13 @@ void check_active(const Part& part, const HeadStepInput& in) {
   }
 }
 
-void set_labels(const Part& part, HeadStepInput& in) {
+void set_labels(const Part& part, const RowOfClass& rows, HeadStepInput& in) {
   in.labels_per_image = std::ssize(part.labels) / part.samples;
   const auto per_image = static_cast<std::size_t>(in.labels_per_image);
   for (std::size_t i = 0; i < part.labels.size(); ++i) {
     const bool none = part.labels[i] == -1 && i % per_image > 0;  // the sample has fewer labels
-    const std::int64_t row = none ? -1 : row_of(part.labels[i], in, part.all_classes);
+    const std::int64_t row =
+        none ? -1 : row_of(part.labels[i], in, part.all_classes ? nullptr : &rows);
     if (row < 0 && !none) {
       throw InputError(
           part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
@@ -395,8 +394,7 @@ HeadStepInput read_head_step(std::span<const path> paths) {
   in.momentum = merge_parts(parts, &Part::momentum, "momentum");
   in.second = merge_parts(parts, &Part::second, "second");
   for (const Part& part : parts) in.rows += part.rows;
-  merge_classes(parts, in);
-  set_labels(first, in);
+  set_labels(first, merge_classes(parts, in), in);
   in.active = merge_active(parts);
   check_active(first, in);
   in.job_d_embeddings = merge_gradients(parts);

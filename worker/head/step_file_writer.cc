@@ -61,15 +61,21 @@ SafetensorsEntry matrix(const std::string& name, const std::vector<float>& value
           .pieces = {}};
 }
 
+std::vector<std::int64_t> labels_at(const ClassPositions& positions,
+                                    std::span<const std::int64_t> at) {
+  std::vector<std::int64_t> labels(at.size());
+  std::ranges::transform(at, labels.begin(), [&](auto p) { return positions.label_at(p); });
+  return labels;
+}
+
 /// Returns the labels [samples] or [samples, labels of a sample].
-SafetensorsEntry label_entry(const GivenToHead& given) {
-  const std::int64_t samples = given.embeddings.shape[0], labels = std::ssize(given.labels);
+SafetensorsEntry label_entry(std::span<const std::int64_t> labels, std::int64_t samples) {
   std::vector<std::int64_t> shape{samples};
-  if (labels > samples) shape.push_back(labels / samples);
+  if (std::ssize(labels) > samples) shape.push_back(std::ssize(labels) / samples);
   return {.name = "labels",
           .dtype = "I64",
           .shape = std::move(shape),
-          .bytes = std::as_bytes(given.labels),
+          .bytes = std::as_bytes(labels),
           .pieces = {}};
 }
 
@@ -146,9 +152,12 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
   const Head::State state = head.state();
   const std::vector<float> embeddings = on_host(ops, part.given.embeddings);
   const std::vector<float> gradients = on_host(ops, part.d_embeddings);
+  const std::vector<std::int64_t> labels = labels_at(head.positions(), part.given.labels);
+  const std::vector<std::int64_t> labels_of_rows = labels_at(head.positions(), classes);
 
   std::vector<SafetensorsEntry> entries{matrix("embeddings", embeddings, part.given.embeddings),
-                                        label_entry(part.given), integer_entry("classes", classes),
+                                        label_entry(labels, part.given.embeddings.shape[0]),
+                                        integer_entry("classes", labels_of_rows),
                                         active_rows("centres", ops, state.centres, first, classes)};
   if (state.momentum) {
     entries.push_back(active_rows("momentum", ops, state.momentum, first, classes));

@@ -15,6 +15,7 @@
 #include "data/identity_names.h"
 #include "model/files/model_file.h"
 #include "model/files/weights_file.h"
+#include "worker/checkpoint/stored_centres.h"
 #include "worker/head/row_copy.h"
 
 namespace pfc {
@@ -73,11 +74,22 @@ std::span<const float> centres_in(const WeightsFile& file, const std::vector<std
   return file.others.float32(kCentresName, shape);
 }
 
+/// all: [C, D], by label.
 void set_centres(std::span<const float> all, const TrainingState& state) {
   const ScaledRows mine = state.head.state().centres;  // [shard, D]
-  const std::int64_t dimension = mine.shape[1];
-  const auto first = static_cast<std::size_t>(state.head.shard().begin * dimension);
-  copy_rows_to_device(state.ops, mine, all.data() + first);
+  const auto dimension = static_cast<std::size_t>(mine.shape[1]);
+  const RowRange shard = state.head.shard();
+  std::vector<float> rows;
+  for (const RowRange& piece : pieces_of(shard, mine.shape[1])) {
+    rows.clear();
+    for (std::int64_t position = piece.begin; position < piece.end; ++position) {
+      const auto label = static_cast<std::size_t>(state.head.positions().label_at(position));
+      const auto row = all.subspan(label * dimension, dimension);
+      rows.insert(rows.end(), row.begin(), row.end());
+    }
+    copy_rows_to_device(state.ops, row_range(mine, piece.begin - shard.begin, piece.size()),
+                        rows.data());
+  }
   state.head.state_changed();
 }
 
@@ -92,10 +104,11 @@ std::vector<bool> set_centres_by_name(const NamedRows& named, const Dataset& dat
     const auto found = named.row_of.find(dataset.identity(c));
     if (found == named.row_of.end()) continue;
     ++count;
-    if (!shard.contains(c)) continue;
-    copy_rows_to_device(state.ops, row_range(mine, c - shard.begin, 1),
+    const std::int64_t position = state.head.positions().position_of(c);
+    if (!shard.contains(position)) continue;
+    copy_rows_to_device(state.ops, row_range(mine, position - shard.begin, 1),
                         named.rows.data() + found->second * mine.shape[1]);
-    set[static_cast<std::size_t>(c - shard.begin)] = true;
+    set[static_cast<std::size_t>(position - shard.begin)] = true;
   }
   state.head.state_changed();
   return set;

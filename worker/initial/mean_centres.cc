@@ -130,11 +130,11 @@ std::string set_mean_centres(const MeanCentres& m) {
       const std::int64_t label = g.all_labels[i];
       if (label == kNoLabel) continue;
       if (i % g.l == 0) ++used;
-      const std::int64_t row = label - shard.begin;
-      const bool kept =
-          !m.keep.empty() && shard.contains(label) && m.keep[static_cast<std::size_t>(row)];
-      if (shard.contains(label) && !kept)
-        sums.add(row, std::span(g.all).subspan(i / g.l * g.d, g.d));
+      const std::int64_t position = m.head.positions().position_of(label);
+      if (!shard.contains(position)) continue;
+      const std::int64_t row = position - shard.begin;
+      const bool kept = !m.keep.empty() && m.keep[static_cast<std::size_t>(row)];
+      if (!kept) sums.add(row, std::span(g.all).subspan(i / g.l * g.d, g.d));
     }
     if (m.doing) {
       m.doing(fmt::format("embedding images for the class centres: {} of {}",

@@ -149,6 +149,8 @@ void StepInputs::exchange(StepInput& input, bool data_failed) {
   // negatives.
   input.step = batch.index / options_.gradient_acc + 1;
   const TraceTrack::Scope scope(options_.track, "sample_classes", batch.index);
+  std::ranges::transform(all, all.begin(),
+                         [this](auto label) { return head_.positions().position_of(label); });
   input.active = head_.sample(input.all_labels, input.step);
 }
 

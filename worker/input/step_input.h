@@ -57,10 +57,11 @@ WorkerSignals combine(std::span<const WorkerSignals> workers);
 
 /// Input of one micro-batch.
 struct StepInput {
-  std::unique_ptr<Batch> batch;          ///< nullptr after the last one, and after recycle()
-  std::int64_t step = 0;                 ///< optimizer step of this micro-batch, from 1
-  Tensor images;                         ///< until recycle(): [B, H, W, 3] uint8 or [B, D] float32
-  std::vector<std::int64_t> all_labels;  ///< [N, labels_per_image], by rank
+  std::unique_ptr<Batch> batch;  ///< nullptr after the last one, and after recycle()
+  std::int64_t step = 0;         ///< optimizer step of this micro-batch, from 1
+  Tensor images;                 ///< until recycle(): [B, H, W, 3] uint8 or [B, D] float32
+  /// [N, labels_per_image], by rank: positions of the classes (Head::positions()), padded with -1.
+  std::vector<std::int64_t> all_labels;
   ActiveCentres active;
   WorkerSignals signals;    ///< combined over all workers
   double wait_seconds = 0;  ///< time that next() waited for this input

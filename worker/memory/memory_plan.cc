@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "comm/make_comm.h"
-#include "comm/shard.h"
 #include "common/config/no_network.h"
 #include "common/config/parameters/parameter_rules.h"
 #include "common/counted.h"
@@ -132,7 +131,7 @@ class PartList {
 };
 
 void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
-  const std::int64_t rows = shard_of(p.job.num_classes, 0, p.world_size).size();
+  const std::int64_t rows = planned_head(p).positions().shard(0, p.world_size).size();
   const auto table = [&](std::uint64_t bytes) {
     const std::int64_t size = centre_size(p.job.loss, p.job.embedding_size, p.job.sub_centres);
     const auto elements = static_cast<std::uint64_t>(rows * size);

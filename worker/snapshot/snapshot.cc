@@ -94,8 +94,8 @@ void copy_state(const TrainingState& state, const SnapshotId& id, Rank rank, Ran
   copy_shared(state, snapshot.shared);
   SnapshotRows& copy = snapshot.copy;
   copy.rank = copy_of;
-  copy.rows =
-      copy_of < 0 ? RowRange{} : shard_of(state.classes, copy_of, static_cast<int>(id.world_size));
+  copy.rows = copy_of < 0 ? RowRange{}
+                          : state.head.positions().shard(copy_of, static_cast<int>(id.world_size));
   const RowBytes widths = row_bytes(state);
   for (std::size_t i = 0; i < kRowTensors; ++i) {
     fit(copy.tensors[i], static_cast<std::size_t>(copy.rows.size()) * widths[i]);

@@ -41,17 +41,18 @@ HeldSnapshots held_by(const SnapshotStore& store) {
   return held;
 }
 
-std::vector<Rank> SnapshotChoice::lost(std::int64_t classes) const {
+std::vector<Rank> SnapshotChoice::lost(const ClassPositions& positions) const {
   std::vector<Rank> ranks;
   for (Rank rank = 0; rank < id.world_size; ++rank) {
     const Holders& part = parts[static_cast<std::size_t>(rank)];
-    const bool rows = shard_of(classes, rank, static_cast<int>(id.world_size)).size() > 0;
+    const bool rows = positions.shard(rank, static_cast<int>(id.world_size)).size() > 0;
     if (rows && part.own < 0 && part.copy < 0) ranks.push_back(rank);
   }
   return ranks;
 }
 
-SnapshotChoices choose_snapshot(std::span<const HeldSnapshots> held, std::int64_t classes) {
+SnapshotChoices choose_snapshot(std::span<const HeldSnapshots> held,
+                                const ClassPositions& positions) {
   std::set<SnapshotId, std::greater<>> ids;
   for (const HeldSnapshots& worker : held) {
     for (const Held& h : worker) {
@@ -62,20 +63,21 @@ SnapshotChoices choose_snapshot(std::span<const HeldSnapshots> held, std::int64_
   for (const SnapshotId& id : ids) {
     SnapshotChoice choice = holders_of(id, held);
     if (!choices.newest) choices.newest = choice;
-    if (!choice.whole(classes)) continue;
+    if (!choice.whole(positions)) continue;
     choices.newest_whole = std::move(choice);
     break;
   }
   return choices;
 }
 
-std::vector<Move> plan_moves(const SnapshotChoice& choice, std::int64_t classes, int world_size) {
+std::vector<Move> plan_moves(const SnapshotChoice& choice, const ClassPositions& positions,
+                             int world_size) {
   std::vector<Move> moves;
   for (Rank to = 0; to < world_size; ++to) {
     for (Rank part = 0; part < choice.id.world_size; ++part) {
       const RowRange rows =
-          common_rows(shard_of(classes, to, world_size),
-                      shard_of(classes, part, static_cast<int>(choice.id.world_size)));
+          common_rows(positions.shard(to, world_size),
+                      positions.shard(part, static_cast<int>(choice.id.world_size)));
       if (rows.size() <= 0) continue;
       const Holders& holders = choice.parts[static_cast<std::size_t>(part)];
       const bool here = holders.own == to || holders.copy == to;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/class_positions.h"
 #include "comm/shard.h"
 #include "worker/snapshot/snapshot_store.h"
 
@@ -34,9 +35,10 @@ struct SnapshotChoice {
   SnapshotId id;
   std::vector<Holders> parts;  ///< one for each rank of the snapshot's world
   std::vector<Rank> shared;    ///< workers that have the shared state
-  [[nodiscard]] std::vector<Rank> lost(std::int64_t classes) const;  ///< ranks whose rows are lost
-  [[nodiscard]] bool whole(std::int64_t classes) const {
-    return !shared.empty() && lost(classes).empty();
+  /// Returns the ranks whose rows are lost.
+  [[nodiscard]] std::vector<Rank> lost(const ClassPositions& positions) const;
+  [[nodiscard]] bool whole(const ClassPositions& positions) const {
+    return !shared.empty() && lost(positions).empty();
   }
 };
 
@@ -46,7 +48,8 @@ struct SnapshotChoices {
   std::optional<SnapshotChoice> newest;
   std::optional<SnapshotChoice> newest_whole;
 };
-SnapshotChoices choose_snapshot(std::span<const HeldSnapshots> held, std::int64_t classes);
+SnapshotChoices choose_snapshot(std::span<const HeldSnapshots> held,
+                                const ClassPositions& positions);
 
 /// Rows of one rank of the snapshot's world. They go from a worker that has them to a worker that
 /// needs them, which may be the same worker.
@@ -59,7 +62,8 @@ struct Move {
 /// Returns moves that together cover every row once, in order. If the new owner of a row already
 /// has it, as its own or as a copy, the row stays there. Otherwise the worker that took the row
 /// sends it, or if that worker is gone, the worker that has the copy. REQUIRES: choice.whole().
-std::vector<Move> plan_moves(const SnapshotChoice& choice, std::int64_t classes, int world_size);
+std::vector<Move> plan_moves(const SnapshotChoice& choice, const ClassPositions& positions,
+                             int world_size);
 
 /// Returns "step 7, 3 of 4 parts from their own worker, 1 from the neighbour that kept a copy".
 std::string where_from(const SnapshotChoice& choice);

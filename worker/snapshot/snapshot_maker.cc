@@ -48,15 +48,16 @@ void SnapshotMaker::begin(const TrainingState& state, const TrainedSoFar& traine
   ended_ = false;
   last_time_ = Clock::now().time_since_epoch().count();
   ++begun_;
-  thread_ = std::thread([this, &snapshot, widths = row_bytes(state), classes = state.classes] {
-    const TraceTrack::Scope scope(options_.track, "send_snapshot", snapshot.id.trained.step);
-    try {
-      run(snapshot, widths, classes);
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-    ended_ = true;
-  });
+  thread_ =
+      std::thread([this, &snapshot, widths = row_bytes(state), positions = state.head.positions()] {
+        const TraceTrack::Scope scope(options_.track, "send_snapshot", snapshot.id.trained.step);
+        try {
+          run(snapshot, widths, positions);
+        } catch (...) {
+          error_ = std::current_exception();
+        }
+        ended_ = true;
+      });
 }
 
 void SnapshotMaker::settle() {
@@ -67,7 +68,8 @@ void SnapshotMaker::settle() {
   all_have_ = begun_id_.trained.step;
 }
 
-void SnapshotMaker::run(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes) {
+void SnapshotMaker::run(Snapshot& snapshot, const RowBytes& row_bytes,
+                        const ClassPositions& positions) {
   for (const std::size_t i : kStatistics) {
     std::vector<std::byte>& values = snapshot.shared.tensors[i];
     if (values.empty()) continue;
@@ -76,15 +78,16 @@ void SnapshotMaker::run(Snapshot& snapshot, const RowBytes& row_bytes, std::int6
   }
   snapshot.has_shared = true;
   if (snapshot.copy.rank < 0) return;
-  send_rows(snapshot, row_bytes, classes);
+  send_rows(snapshot, row_bytes, positions);
   snapshot.has_copy = true;
 }
 
 // All workers take part in as many exchanges as the largest shard needs, which is rank 0's.
-void SnapshotMaker::send_rows(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes) {
+void SnapshotMaker::send_rows(Snapshot& snapshot, const RowBytes& row_bytes,
+                              const ClassPositions& positions) {
   const Membership& me = options_.membership;
   const Rank keeper = options_.keepers[static_cast<std::size_t>(me.rank)];
-  const auto most = static_cast<std::size_t>(shard_of(classes, 0, me.world_size).size());
+  const auto most = static_cast<std::size_t>(positions.shard(0, me.world_size).size());
   for (std::size_t i = 0; i < kRowTensors; ++i) {
     const std::size_t bytes = most * row_bytes[i];
     for (std::size_t begin = 0; begin < bytes; begin += kSnapshotPieceBytes) {

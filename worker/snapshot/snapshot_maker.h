@@ -49,8 +49,8 @@ class SnapshotMaker {
  private:
   void begin(const TrainingState& state, const TrainedSoFar& trained);
   void settle();  ///< ends the thread; the snapshot that was begun becomes the newest
-  void run(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes);
-  void send_rows(Snapshot& snapshot, const RowBytes& row_bytes, std::int64_t classes);
+  void run(Snapshot& snapshot, const RowBytes& row_bytes, const ClassPositions& positions);
+  void send_rows(Snapshot& snapshot, const RowBytes& row_bytes, const ClassPositions& positions);
 
   SnapshotStore& store_;
   Comm& comm_;

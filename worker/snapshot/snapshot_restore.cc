@@ -146,18 +146,19 @@ class RowsOnTheMove {
 
 }  // namespace
 
-SnapshotChoices look_for_snapshots(const SnapshotStore& store, std::int64_t classes, Comm& comm) {
+SnapshotChoices look_for_snapshots(const SnapshotStore& store, const ClassPositions& positions,
+                                   Comm& comm) {
   HeldSnapshots mine = held_by(store);
   std::vector<HeldSnapshots> all(static_cast<std::size_t>(comm.size()));
   comm.all_gather(byte_tensor(std::span(&mine, 1)), byte_tensor(std::span(all)));
-  return choose_snapshot(all, classes);
+  return choose_snapshot(all, positions);
 }
 
-std::string why_not_from_memory(const SnapshotChoices& choices, std::int64_t classes,
+std::string why_not_from_memory(const SnapshotChoices& choices, const ClassPositions& positions,
                                 std::int64_t images) {
-  if (!choices.newest || choices.newest->whole(classes)) return {};
+  if (!choices.newest || choices.newest->whole(positions)) return {};
   if (choices.newest->id.trained.images <= images) return {};
-  const std::vector<Rank> lost = choices.newest->lost(classes);
+  const std::vector<Rank> lost = choices.newest->lost(positions);
   std::string text = "the copies in memory of step " +
                      std::to_string(choices.newest->id.trained.step) + " lack the ";
   if (lost.empty()) return text + "backbone";
@@ -179,7 +180,7 @@ std::uint64_t load_snapshot(const SnapshotChoice& choice, SnapshotStore& store,
     sent += share(choice, state, shared, comm);
     restore_shared(shared, state);
   }
-  const std::vector<Move> moves = plan_moves(choice, state.classes, comm.size());
+  const std::vector<Move> moves = plan_moves(choice, state.head.positions(), comm.size());
   for (std::size_t tensor = 0; tensor < kRowTensors; ++tensor) {
     sent += RowsOnTheMove(tensor, mine, state, comm).move(moves);
   }

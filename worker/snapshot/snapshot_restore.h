@@ -11,12 +11,13 @@
 namespace pfc {
 
 /// Returns the snapshots in the workers' memory. Collective (host memory). Throws CommError.
-SnapshotChoices look_for_snapshots(const SnapshotStore& store, std::int64_t classes, Comm& comm);
+SnapshotChoices look_for_snapshots(const SnapshotStore& store, const ClassPositions& positions,
+                                   Comm& comm);
 
 /// Returns why nothing newer than `images` images can be restored from memory: "the copies in
 /// memory of step 7 lack the rows of rank 2, which no worker has". Empty if there is nothing
 /// newer.
-std::string why_not_from_memory(const SnapshotChoices& choices, std::int64_t classes,
+std::string why_not_from_memory(const SnapshotChoices& choices, const ClassPositions& positions,
                                 std::int64_t images);
 
 /// Restores the state from the snapshot, bit-identical to a checkpoint of that step. A row is sent

@@ -95,6 +95,8 @@ inline constexpr NumberRange kSubCentres{
     .low = 1, .high = 16, .high_open = false, .text = "an integer from 1 to 16"};
 inline constexpr NumberRange kHold{
     .low = 1, .high = 1e6, .high_open = false, .text = "an integer from 1 to 1000000"};
+inline constexpr NumberRange kSampleUnit{
+    .low = 1, .high = 64, .high_open = false, .text = "a power of two from 1 to 64"};
 inline constexpr NumberRange kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
 
@@ -269,6 +271,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("sub_centres", job.sub_centres, kSubCentres);
   v.sample_rate("sample_rate", job.sample_rate);
   v.number("sample_hold", job.sample_hold, kHold);
+  v.number("sample_unit", job.sample_unit, kSampleUnit);
   v.flag("sample_correction", job.sample_correction);
   v.choice("precision", job.precision, kPrecisions);
   v.choice("centre_precision", job.centre_precision, kCentrePrecisions);

@@ -1,7 +1,9 @@
 #include "common/config/keys/keys_together.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <variant>
@@ -45,6 +47,19 @@ void check_sample_rate(const JobConfig& job, const JobOrigin& origin) {
   throw InputError(origin.of("sample_rate") +
                    ": sample_rate: expected epochs below num_epoch, which is " +
                    nlohmann::json(job.num_epoch).dump() + ", found " + nlohmann::json(last).dump());
+}
+
+void check_sample_unit(const JobConfig& job, const JobOrigin& origin) {
+  const auto fail = [&](const std::string& expected) {
+    throw InputError(origin.of("sample_unit") + ": sample_unit: expected " + expected + ", found " +
+                     std::to_string(job.sample_unit));
+  };
+  if (!std::has_single_bit(static_cast<std::uint64_t>(job.sample_unit))) {
+    fail("a power of two from 1 to 64");
+  }
+  if (job.sample_unit > 1 && job.heads == Heads::kSeparate) {
+    fail("1 with heads \"separate\", because the classes of a data set must be stored together");
+  }
 }
 
 /// Rejects batch norms over one sample. With sync_bn this depends on the number of workers and is
@@ -326,6 +341,7 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_one_cycle(job, origin);
   check_margin_update(job, origin);
   check_sample_rate(job, origin);
+  check_sample_unit(job, origin);
   check_data_sets(job, origin);
   check_order(job, origin);
   check_exports(job, origin);

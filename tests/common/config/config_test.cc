@@ -359,6 +359,10 @@ TEST(ParseJob, RejectsValuesOutOfRange) {
         R"({"sample_hold": 0})",
         R"({"sample_hold": 1.5})",
         R"({"sample_hold": 1000001})",
+        R"({"sample_unit": 0})",
+        R"({"sample_unit": 6})",
+        R"({"sample_unit": 128})",
+        R"({"sample_unit": 8, "heads": "separate", "rec": ["a", "b"]})",
         R"({"margin_scale": 0})",
         R"({"batch_size": 0})",
         R"({"embedding_size": 0})",
@@ -406,6 +410,7 @@ TEST(ParseJob, RejectsValuesOutOfRange) {
   EXPECT_EQ(parse(R"({"sample_rate": 0})").sample_rate, 0.0);
   EXPECT_EQ(parse(R"({"sample_rate": 1})").sample_rate, 1.0);
   EXPECT_EQ(parse(R"({"sample_hold": 1000000})").sample_hold, 1'000'000);
+  EXPECT_EQ(parse(R"({"sample_unit": 64})").sample_unit, 64);
 }
 
 TEST(ParseJob, RejectsABatchOfOneImageUnlessWorkersShareStatistics) {
@@ -634,6 +639,7 @@ TEST(ToJson, RoundTripsEveryKey) {
   separate["val_rec"] = "";
   separate["val_resize"] = 0;
   separate["distill_logits"] = 0.0;
+  separate["sample_unit"] = 1;
   shared["feature_size"] = separate["feature_size"] = 0;  // only with network "none"
   shared["loss"] = defaults["loss"];
   shared["optimizer"] = "sgd";

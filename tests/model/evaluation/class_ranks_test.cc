@@ -24,6 +24,7 @@ struct Layer {
   std::vector<float> embeddings;
   std::vector<std::int64_t> labels;  // [N]
   std::vector<std::int64_t> others;  // [N, others of each], or empty
+  ClassPositions positions = {};
 
   [[nodiscard]] double score(std::size_t sample, std::size_t c) const {
     const auto k = static_cast<std::size_t>(sub_centres);
@@ -83,8 +84,10 @@ std::vector<std::int64_t> ranks_on(int workers, const Layer& layer, int threads 
     const ClassLayer own{.classes = shard_of(layer.classes, comm.rank(), workers),
                          .cosines = layer.cosines,
                          .sub_centres = layer.sub_centres,
+                         .positions = layer.positions,
                          .read = [&](RowRange classes, std::span<float> rows) {
-                           for (std::int64_t c = classes.begin; c < classes.end; ++c) {
+                           for (std::int64_t p = classes.begin; p < classes.end; ++p) {
+                             const std::int64_t c = layer.positions.label_at(p);
                              std::copy_n(layer.weights.begin() + c * size, size, rows.begin());
                              rows = rows.subspan(static_cast<std::size_t>(size));
                              if (layer.cosines) continue;
@@ -108,6 +111,12 @@ TEST(ClassRanks, AreThoseOfAPlainSearchForAnyNumberOfWorkersAndThreads) {
       EXPECT_EQ(ranks_on(workers, layer, workers), layer.expected_ranks());
     }
   }
+}
+
+TEST(ClassRanks, AreTheSameAtAnyPositions) {
+  Layer layer = random_layer(true, 61, 19, 100);
+  layer.positions = {.classes = 61, .sample_unit = 8, .seed = 2};
+  EXPECT_EQ(ranks_on(2, layer), layer.expected_ranks());
 }
 
 TEST(ClassRanks, CompareMoreClassesThanAreInMemoryTogether) {

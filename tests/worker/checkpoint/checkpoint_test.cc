@@ -46,6 +46,43 @@ TEST_F(Checkpoint, LoadsFromAnyWorldSizeIntoAnyOther) {
   }
 }
 
+// The numbers of a row are functions of its label. Updates that a row has seen too.
+TEST_F(Checkpoint, MovesRowsByLabelToOtherPositions) {
+  const auto at = [](std::int64_t unit, std::uint64_t seed) {
+    return WorldOptions{.classes = 43, .sample_unit = unit, .seed = seed};
+  };
+  for (const WorldOptions& from : {at(1, 1), at(8, 1), at(4, 2)}) {
+    for (const int writers_before : {1, 3}) {
+      Writers all = writers(writers_before);
+      save(all, 5, from);
+      for (const int to : {1, 2, 3}) {
+        for (const WorldOptions& job : {at(1, 1), at(8, 1), at(2, 1), at(4, 2)}) {
+          SCOPED_TRACE(from.sample_unit * 100 + job.sample_unit);
+          expect_loads(to, 5, job);
+        }
+      }
+      empty_output();
+    }
+  }
+}
+
+TEST_F(Checkpoint, RecordsThePositionsUnlessTheyAreLabels) {
+  Writers all = writers(2);
+  const auto has_positions = [&](std::int64_t step) {
+    std::ifstream manifest(folder(step) / "manifest.json");
+    return nlohmann::json::parse(manifest).contains("positions");
+  };
+  save(all, 5);
+  EXPECT_FALSE(has_positions(5));
+  empty_output();
+  const WorldOptions blocks{.sample_unit = 4, .seed = 9};
+  save(all, 6, blocks);
+  EXPECT_TRUE(has_positions(6));
+  const checkpoint_format::Identity id = checkpoint_format::load_manifest(folder(6)).identity;
+  EXPECT_EQ(id.positions().sample_unit, 4);
+  EXPECT_EQ(id.positions().seed, 9u);
+}
+
 TEST_F(Checkpoint, IsWrittenEvenByWorkersWithoutRows) {
   const WorldOptions few{.classes = 3};
   Writers all = writers(5);
@@ -343,7 +380,7 @@ TEST_F(Checkpoint, LeavesNothingBehindWhenItFails) {
 class HeadThatLosesTheFolder : public SmallHead {
  public:
   explicit HeadThatLosesTheFolder(std::filesystem::path folder)
-      : SmallHead({0, 4}, 6, OptimizerKind::kSgd), folder_(std::move(folder)) {}
+      : SmallHead({.classes = 4}, {0, 4}, 6, OptimizerKind::kSgd), folder_(std::move(folder)) {}
   [[nodiscard]] State state() override {
     std::filesystem::remove_all(folder_);
     return SmallHead::state();

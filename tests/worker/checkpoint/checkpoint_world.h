@@ -1,4 +1,5 @@
-// Small workers with a state for checkpoints. Every number is a function of its position.
+// Small workers with a state for checkpoints. Every number is a function of its place; those of a
+// row of centres are functions of its label.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +47,10 @@ class SmallBackbone : public Backbone {
 /// A head with one worker's rows.
 class SmallHead : public Head {
  public:
-  SmallHead(RowRange shard, std::int64_t dimension, OptimizerKind optimizer)
-      : shard_(shard),
+  SmallHead(const ClassPositions& positions, RowRange shard, std::int64_t dimension,
+            OptimizerKind optimizer)
+      : positions_(positions),
+        shard_(shard),
         dimension_(dimension),
         has_second_(optimizer == OptimizerKind::kAdamW),
         history_(optimizer) {
@@ -56,6 +59,7 @@ class SmallHead : public Head {
   }
   void follow(std::function<HeadSettings(std::int64_t)>) override {}
   [[nodiscard]] HeadSettings settings(std::int64_t) const override { return {}; }
+  [[nodiscard]] const ClassPositions& positions() const override { return positions_; }
   [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t>, std::int64_t) const override {
     return {};
   }
@@ -109,9 +113,10 @@ class SmallHead : public Head {
             .weight_decay = 0.25f};
   }
   [[nodiscard]] std::int32_t seen(int version, std::size_t i) const {
-    return static_cast<std::int32_t>((shard_.begin + static_cast<std::int64_t>(i)) * 7 %
-                                     (version + 1));
+    const std::int64_t label = positions_.label_at(shard_.begin + static_cast<std::int64_t>(i));
+    return static_cast<std::int32_t>(label * 7 % (version + 1));
   }
+  const ClassPositions positions_;
   const RowRange shard_;
   const std::int64_t dimension_;
   const bool has_second_;
@@ -122,12 +127,17 @@ class SmallHead : public Head {
 
 struct WorldOptions {
   std::int64_t classes = 10;
+  std::int64_t sample_unit = 1;
+  std::uint64_t seed = 0;
   std::int64_t dimension = 6;
   std::int64_t feature_size = 0;
   std::int64_t sub_centres = 1;
   OptimizerKind optimizer = OptimizerKind::kSgd;
   bool average = false;  ///< has averages of the backbone
   PixelScale pixels = {};
+  [[nodiscard]] ClassPositions positions() const {
+    return {.classes = classes, .sample_unit = sample_unit, .seed = seed};
+  }
 };
 
 /// One worker of a world.
@@ -138,7 +148,7 @@ struct SmallWorker {
         backbone(*ops),
         optimizer(*ops, {.kind = o.optimizer}, backbone.weights.count,
                   {{.count = backbone.weights.count}}),
-        head(shard_of(o.classes, rank, world_size), o.dimension, o.optimizer) {
+        head(o.positions(), o.positions().shard(rank, world_size), o.dimension, o.optimizer) {
     if (o.average) average.emplace(*ops, backbone, 0.5);
   }
 
@@ -186,7 +196,8 @@ struct SmallWorker {
     int tensor = 5;
     for (const Tensor& t : {h.centres, h.momentum, h.second}) {
       for (std::int64_t i = 0; t && i < t.elements(); ++i) {
-        const std::int64_t row = head.shard().begin + i / options.dimension;
+        const std::int64_t row =
+            options.positions().label_at(head.shard().begin + i / options.dimension);
         visit(place_value(version, tensor, row, i % options.dimension), t.f32()[i]);
       }
       ++tensor;

@@ -219,7 +219,7 @@ TEST_F(OneByteCheckpoint, RejectsScalesOfAnotherShape) {
   const auto open = [&](const std::string&) { return SafetensorsFile(folder(1) / "changed"); };
   checkpoint_format::Identity id = checkpoint_format::load_manifest(folder(1)).identity;
   const std::string message = testing::message_of<InputError>([&] {
-    StoredCentres(id, {0, kStoredClasses}, OptimizerKind::kSgd, open);
+    StoredCentres(id, {.classes = kStoredClasses}, {0, kStoredClasses}, OptimizerKind::kSgd, open);
   });
   EXPECT_TRUE(
       message.ends_with("weight_scale has dtype F32 or an unexpected shape; expected F32 [23, 2]"))

@@ -259,13 +259,26 @@ class Centres : public TeacherFile {
 TEST_F(Centres, FillAShardWithUnitVectorsFromTheFile) {
   testing::CountingOps ops(1);
   const OwnedTensor rows(ops, {2, 8});
-  found().fill(ops, {3, 5}, rows);
+  found().fill(ops, {}, {3, 5}, rows);
   for (std::size_t row = 0; row < 2; ++row) {
     double squares = 0;
     for (std::size_t i = 0; i < 8; ++i) squares += std::pow(std::sin(24. + 8. * row + i), 2);
     for (std::size_t i = 0; i < 8; ++i) {
       EXPECT_NEAR(rows->f32()[row * 8 + i], std::sin(24. + 8. * row + i) / std::sqrt(squares),
                   1e-6);
+    }
+  }
+}
+
+TEST_F(Centres, FillTheRowsOfTheirPositions) {
+  testing::CountingOps ops(1);
+  const OwnedTensor by_label(ops, {5, 8}), by_position(ops, {5, 8});
+  const ClassPositions positions{.classes = 5, .sample_unit = 2, .seed = 1};
+  found().fill(ops, {}, {0, 5}, by_label);
+  found().fill(ops, positions, {0, 5}, by_position);
+  for (std::int64_t c = 0; c < 5; ++c) {
+    for (std::int64_t i = 0; i < 8; ++i) {
+      EXPECT_EQ(by_position->f32()[positions.position_of(c) * 8 + i], by_label->f32()[c * 8 + i]);
     }
   }
 }

@@ -37,6 +37,17 @@ TEST_F(Centres, StartTheSameForAnyNumberOfWorkers) {
   EXPECT_NE(initial({0, 1000}, 30, 2), whole);
 }
 
+TEST_F(Centres, StartByLabelAtAnyPosition) {
+  const std::vector<float> by_label = initial({0, 100}, 30);
+  const ClassPositions positions{.classes = 100, .sample_unit = 8, .seed = 4};
+  ClassCentres centres(*ops_, {40, 72}, {.dimension = 30, .positions = positions, .seed = 1});
+  const float* row = centres.table().weight.f32();
+  for (std::int64_t position = 40; position < 72; ++position, row += 30) {
+    const auto expected = by_label.begin() + positions.label_at(position) * 30;
+    EXPECT_TRUE(std::equal(row, row + 30, expected)) << position;
+  }
+}
+
 TEST_F(Centres, StartNormallyDistributedWithDeviationOneHundredth) {
   const std::vector<float> x = initial({0, 5000}, 64);
   double sum = 0, squares = 0, fourth = 0;

@@ -25,6 +25,14 @@ class ClassSampler : public ::testing::Test {
     return sample_classes({.classes = kClasses, .rate = rate, .hold = hold, .seed = 3},
                           shard_of(kClasses, rank, world_size), labels, step);
   }
+  /// Draws blocks of `unit` classes.
+  [[nodiscard]] Classes blocks(double rate, std::int64_t unit, int rank, int world_size,
+                               const Classes& labels, std::int64_t step = 7,
+                               std::int64_t hold = 1) const {
+    return sample_classes(
+        {.classes = kClasses, .rate = rate, .hold = hold, .unit = unit, .seed = 3},
+        shard_of(kClasses, rank, world_size, unit), labels, step);
+  }
   [[nodiscard]] Classes held(double rate, std::int64_t step, std::int64_t hold) const {
     return sample(rate, 0, 1, {}, step, hold);
   }
@@ -65,6 +73,51 @@ TEST_F(ClassSampler, SamplesTheSameClassesInShardsOfAnySize) {
     }
     EXPECT_EQ(together, whole) << size;
   }
+}
+
+TEST_F(ClassSampler, DrawsBlocksAsItDrawsClasses) {
+  for (const std::int64_t unit : {2, 8, 64}) {
+    for (const std::int64_t hold : {1, 5}) {
+      const std::int64_t count = blocks_of(kClasses, unit);
+      Classes expected;
+      for (const std::int64_t block : sample_classes(
+               {.classes = count, .rate = 0.1, .hold = hold, .seed = 3}, {0, count}, {}, 7)) {
+        for (std::int64_t c = block * unit; c < std::min((block + 1) * unit, kClasses); ++c) {
+          expected.push_back(c);
+        }
+      }
+      EXPECT_EQ(blocks(0.1, unit, 0, 1, {}, 7, hold), expected) << unit << " " << hold;
+      const auto share = static_cast<double>(expected.size()) / kClasses;
+      const double deviation = std::sqrt(0.1 * 0.9 * static_cast<double>(unit) / kClasses);
+      EXPECT_NEAR(share, 0.1, 5 * deviation);
+    }
+  }
+}
+
+TEST_F(ClassSampler, DrawsTheSameBlocksForAnyNumberOfWorkers) {
+  for (const double rate : {1.0, 0.1, 0.0}) {
+    for (const std::int64_t unit : {2, 8, 64}) {
+      const Classes whole = blocks(rate, unit, 0, 1, labels_);
+      for (const int world_size : {2, 3, 7}) {
+        Classes together;
+        for (int rank = 0; rank < world_size; ++rank) {
+          const Classes part = blocks(rate, unit, rank, world_size, labels_);
+          together.insert(together.end(), part.begin(), part.end());
+        }
+        EXPECT_EQ(together, whole) << rate << " " << unit << " " << world_size;
+      }
+    }
+  }
+}
+
+TEST_F(ClassSampler, ALabelDoesNotActivateItsBlock) {
+  EXPECT_EQ(blocks(0, 8, 0, 1, labels_), (Classes{0, 5, 50'000, 99'999, 100'002}));
+  Classes expected = blocks(0.1, 8, 0, 1, {});
+  for (const std::int64_t label : labels_) expected.push_back(label);
+  std::ranges::sort(expected);
+  const auto rest = std::ranges::unique(expected);
+  expected.erase(rest.begin(), rest.end());
+  EXPECT_EQ(blocks(0.1, 8, 0, 1, labels_), expected);
 }
 
 TEST_F(ClassSampler, DrawsEveryClassAgainAfterHoldSteps) {

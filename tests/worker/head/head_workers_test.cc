@@ -52,6 +52,12 @@ class HeadOnWorkers : public OnHeadDevice<std::tuple<TestDevice, int>> {
   const int workers_ = std::get<1>(GetParam());
 };
 
+TEST_P(HeadOnWorkers, AgreesWithOneWorkerIfBlocksOfClassesAreDrawn) {
+  HeadJob job = job_at_rate(0.1, device_);
+  job.options.sample_unit = 8;
+  expect_same(run_head(job, workers_), run_head(job, 1));
+}
+
 TEST_P(HeadOnWorkers, AgreesWithOneWorkerAtEverySampleRate) {
   for (const double rate : {1.0, 0.1, 0.0}) {
     SCOPED_TRACE(rate);

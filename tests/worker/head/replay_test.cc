@@ -47,6 +47,10 @@ class HeadReplay : public ::testing::Test {
     HeadOptions options = head_options(job_);
     options.classes = kReplayClasses;
     options.embedding_size = kReplayDimension;
+    at_positions_ = batch_;
+    for (std::int64_t& label : at_positions_.labels) {
+      label = options.positions().position_of(label);
+    }
     run_ranks(workers, [&](Comm& comm) {
       const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});
       const auto head = make_head(*ops, comm, options);
@@ -64,7 +68,8 @@ class HeadReplay : public ::testing::Test {
   JobConfig job_;
   /// The job_.gradient_acc micro-batches of each step.
   MicroBatch batch_ = random_batch(kReplaySamples, kReplayClasses, kReplayDimension, 3);
-  double loss_ = 0;  // of the last step, as trained: mean over micro-batches
+  MicroBatch at_positions_;  // batch_ with positions instead of labels
+  double loss_ = 0;          // of the last step, as trained: mean over micro-batches
   const TemporaryFolder folder_;
   const path parts_ = folder_ / "parts", out_ = folder_ / "out.safetensors";
   std::int64_t step_ = 0;
@@ -80,7 +85,7 @@ class HeadReplay : public ::testing::Test {
                               .lr = job_.lr,
                               .micro_batches = job_.gradient_acc,
                               .embeddings = Tensor(embeddings.data(), {all, kReplayDimension}),
-                              .labels = batch_.labels};
+                              .labels = at_positions_.labels};
       write_head_step_part(parts_ / ("part-" + std::to_string(comm.rank()) + ".safetensors"), ops,
                            head,
                            {.given = given,
@@ -94,7 +99,7 @@ class HeadReplay : public ::testing::Test {
     const std::int64_t samples = all / job_.gradient_acc;
     double loss = 0;
     for (std::int64_t micro = 0; micro < job_.gradient_acc; ++micro) {
-      const auto labels = std::span(batch_.labels)
+      const auto labels = std::span(at_positions_.labels)
                               .subspan(static_cast<std::size_t>(micro * samples * labels_each),
                                        static_cast<std::size_t>(samples * labels_each));
       const ActiveCentres active = head.sample(labels, number);
@@ -130,6 +135,18 @@ TEST_F(HeadReplay, ReproducesTheJobsLossFromThePartsOfAllWorkers) {
     EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
     EXPECT_NEAR(replay(4).loss, loss_, 1e-6 * loss_);
   }
+}
+
+TEST_F(HeadReplay, ReproducesTheLossOfAJobWithBlocksFromFilesOfLabels) {
+  job_.sample_unit = 8;
+  train(3);
+  const HeadStepInput input = parts();
+  EXPECT_FALSE(std::ranges::is_sorted(input.classes));
+  for (std::size_t i = 0; i < batch_.labels.size(); ++i) {
+    EXPECT_EQ(input.classes[static_cast<std::size_t>(input.labels[i])], batch_.labels[i]);
+  }
+  EXPECT_NEAR(replay(1).loss, loss_, 1e-6 * loss_);
+  EXPECT_NEAR(replay(4).loss, loss_, 1e-6 * loss_);
 }
 
 TEST_F(HeadReplay, ReproducesTheJobsLossForSeveralLabelsOfASample) {

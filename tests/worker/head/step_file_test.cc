@@ -146,11 +146,16 @@ TEST_F(HeadStepFile, MergesThePartsOfAllWorkersInTheOrderOfTheirClasses) {
   }
 }
 
-TEST_F(HeadStepFile, AcceptsClassesOnlyInRisingOrder) {
-  EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 9})}),
-              HasSubstr("classes[2] is 9, expected more than 9"));
-  EXPECT_THAT(refusal({part("x.safetensors", {4, 9}), part("y.safetensors", {6, 12})}),
-              AllOf(HasSubstr("class 6"), HasSubstr("class 9")));
+// With sample_unit above 1, rows are in the order of positions, and classes are labels.
+TEST_F(HeadStepFile, AcceptsClassesInAnyOrderButOnce) {
+  const HeadStepInput in =
+      read_head_step(std::vector{part("x.safetensors", {9, 4}), part("y.safetensors", {12, 1})});
+  EXPECT_THAT(in.classes, ElementsAre(9, 4, 12, 1));
+  EXPECT_THAT(in.labels, ElementsAre(1, 0, 1));
+  EXPECT_THAT(refusal({part("x.safetensors", {4, 9, 9})}), HasSubstr("classes has 9, which is"));
+  EXPECT_THAT(refusal({part("x.safetensors", {4, 9}), part("y.safetensors", {9, 12})}),
+              HasSubstr("classes has 9, which is"));
+  EXPECT_THAT(refusal({part("x.safetensors", {4, -9})}), HasSubstr("classes has -9"));
 }
 
 TEST_F(HeadStepFile, RejectsPartsOfDifferentSteps) {

@@ -38,6 +38,7 @@ PrefetcherOptions batches_of(const Comm& comm, std::int64_t count) {
 /// Records calls, without arithmetic.
 class SamplingOnly final : public Head {
  public:
+  explicit SamplingOnly(const ClassPositions& positions = {}) : positions_(positions) {}
   void follow(std::function<HeadSettings(std::int64_t)>) override {}
   [[nodiscard]] HeadSettings settings(std::int64_t) const override { return {}; }
   ActiveCentres sample(std::span<const std::int64_t> labels, std::int64_t step) const override {
@@ -47,6 +48,7 @@ class SamplingOnly final : public Head {
   void move(const Step&) override {}
   void target_cosines(std::span<float>) override {}
   [[nodiscard]] RowRange shard() const override { return {}; }
+  [[nodiscard]] const ClassPositions& positions() const override { return positions_; }
   State state() override { return {}; }
   const LossState& loss_before(std::int64_t) const override { return loss_; }
   void read_current(RowRange, std::span<float>) override {}
@@ -56,8 +58,26 @@ class SamplingOnly final : public Head {
   Tensor teacher() override { return {}; }
 
  private:
+  const ClassPositions positions_;
   LossState loss_;
 };
+
+TEST(StepInputs, TurnLabelsIntoPositions) {
+  const testing::FakeDataset dataset(120);
+  const ClassPositions positions{.classes = 120, .sample_unit = 8, .seed = 3};
+  testing::run_ranks(2, [&](Comm& comm) {
+    Prefetcher batches(dataset, batches_of(comm, 20));
+    const SamplingOnly head(positions);
+    StepInputs inputs(*ops(), batches, comm, head,
+                      {.images = kImages, .signals = [] { return WorkerSignals{}; }});
+    const StepInput in = inputs.next();
+    ASSERT_EQ(in.all_labels.size(), 6u);
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_EQ(in.all_labels[i], positions.position_of(static_cast<std::int64_t>(i)));
+    }
+    EXPECT_EQ(in.active.classes, in.all_labels);
+  });
+}
 
 TEST(StepInputs, GatherTheLabelsOfAllWorkersByRank) {
   const testing::FakeDataset dataset(120);

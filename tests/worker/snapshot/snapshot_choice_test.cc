@@ -12,6 +12,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
+constexpr ClassPositions kHundred{.classes = 100};
+
 SnapshotId id_of(std::int64_t images, Generation generation = 1, std::int64_t world_size = 2) {
   return {.trained = testing::trained_with(images / 10, 10),
           .generation = generation,
@@ -31,9 +33,9 @@ std::vector<HeldSnapshots> ring(const SnapshotId& id) {
 TEST(SnapshotChoice, IsTheNewestCompleteOne) {
   auto held = ring(id_of(50));
   held[0][1] = {.id = id_of(60), .own = 0, .copy = -1, .shared = 1};
-  const SnapshotChoices choices = choose_snapshot(held, 100);
+  const SnapshotChoices choices = choose_snapshot(held, kHundred);
   EXPECT_EQ(choices.newest->id, id_of(60));
-  EXPECT_THAT(choices.newest->lost(100), ElementsAre(1));
+  EXPECT_THAT(choices.newest->lost(kHundred), ElementsAre(1));
   EXPECT_EQ(choices.newest_whole->id, id_of(50));
 }
 
@@ -41,9 +43,10 @@ TEST(SnapshotChoice, NeedsNoReplicaIfAllWorkersArePresent) {
   auto held = ring(id_of(50));
   held[0][1] = {.id = id_of(60), .own = 0, .copy = -1, .shared = 1};
   held[1][1] = {.id = id_of(60), .own = 1, .copy = -1, .shared = 0};
-  EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(60));
+  EXPECT_EQ(choose_snapshot(held, kHundred).newest_whole->id, id_of(60));
   held[0][1].shared = 0;
-  EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id, id_of(50)) << "no worker has shared = 1";
+  EXPECT_EQ(choose_snapshot(held, kHundred).newest_whole->id, id_of(50))
+      << "no worker has shared = 1";
 }
 
 TEST(SnapshotChoice, PrefersTheLaterGenerationForTheSameStep) {
@@ -52,34 +55,35 @@ TEST(SnapshotChoice, PrefersTheLaterGenerationForTheSameStep) {
     worker[1] = worker[0];
     worker[1].id.generation = 2;
   }
-  EXPECT_EQ(choose_snapshot(held, 100).newest_whole->id.generation, 2);
+  EXPECT_EQ(choose_snapshot(held, kHundred).newest_whole->id.generation, 2);
 }
 
 TEST(SnapshotChoice, IsEmptyIfNoWorkerHasASnapshot) {
   const std::vector<HeldSnapshots> nothing(3);
-  EXPECT_FALSE(choose_snapshot(nothing, 100).newest);
-  EXPECT_FALSE(choose_snapshot(nothing, 100).newest_whole);
+  EXPECT_FALSE(choose_snapshot(nothing, kHundred).newest);
+  EXPECT_FALSE(choose_snapshot(nothing, kHundred).newest_whole);
 }
 
 TEST(SnapshotMoves, KeepRowsWhereTheyAre) {
   const auto held = ring(id_of(50, 1, 4));
-  for (const Move& move : plan_moves(*choose_snapshot(held, 100).newest_whole, 100, 4)) {
+  for (const Move& move : plan_moves(*choose_snapshot(held, kHundred).newest_whole, kHundred, 4)) {
     EXPECT_TRUE(move.stays());
   }
 }
 
 TEST(SnapshotMoves, CoverEveryRowOnceFromAWorkerThatHasIt) {
+  const ClassPositions of_101{.classes = 101, .sample_unit = 4};
   for (const int from : {1, 2, 3, 5}) {
-    const auto choice = *choose_snapshot(ring(id_of(50, 1, from)), 101).newest_whole;
+    const auto choice = *choose_snapshot(ring(id_of(50, 1, from)), of_101).newest_whole;
     for (const int to : {1, 2, 4, 5, 7}) {
       if (to < from) continue;  // holders are numbered by their current ranks
       std::vector<int> seen(101);
-      for (const Move& move : plan_moves(choice, 101, to)) {
+      for (const Move& move : plan_moves(choice, of_101, to)) {
         const Holders& part = choice.parts[static_cast<std::size_t>(move.part)];
         EXPECT_TRUE(move.from == part.own || move.from == part.copy);
         for (auto row = move.rows.begin; row < move.rows.end; ++row) {
           ++seen[static_cast<std::size_t>(row)];
-          EXPECT_TRUE(shard_of(101, move.to, to).contains(row));
+          EXPECT_TRUE(of_101.shard(move.to, to).contains(row));
         }
       }
       EXPECT_THAT(seen, ::testing::Each(1));
@@ -90,7 +94,7 @@ TEST(SnapshotMoves, CoverEveryRowOnceFromAWorkerThatHasIt) {
 TEST(SnapshotMoves, PreferALocalReplicaToTheNetwork) {
   auto held = ring(id_of(50));
   std::swap(held[0], held[1]);  // the ranks are exchanged, and each has a copy of the other
-  for (const Move& move : plan_moves(*choose_snapshot(held, 100).newest_whole, 100, 2)) {
+  for (const Move& move : plan_moves(*choose_snapshot(held, kHundred).newest_whole, kHundred, 2)) {
     EXPECT_TRUE(move.stays());
   }
 }

@@ -70,7 +70,7 @@ TEST_F(SnapshotMakerOfOneWorker, KeepsTheStateWhileTrainingContinues) {
     wait_for_snapshot(one, worker_.state(), 5);
   }
   SmallWorker fresh(0, 1);
-  const SnapshotChoices found = look_for_snapshots(store_, fresh.options.classes, *comm_);
+  const SnapshotChoices found = look_for_snapshots(store_, fresh.options.positions(), *comm_);
   ASSERT_TRUE(found.newest_whole);
   EXPECT_EQ(load_snapshot(*found.newest_whole, store_, fresh.state(), *comm_), 0u);
   EXPECT_EQ(fresh.differences(5), 0);

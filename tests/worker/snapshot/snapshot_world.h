@@ -113,8 +113,8 @@ inline Outcome go_on(const Processes& all, int step, const WorldKeys& keys = {})
     SmallWorker worker(rank, workers, keys.model);
     worker.fill(77);
     SnapshotStore& store = *all[static_cast<std::size_t>(rank)];
-    const SnapshotChoices choices = look_for_snapshots(store, keys.model.classes, *comm);
-    const std::string why_not = why_not_from_memory(choices, keys.model.classes, 0);
+    const SnapshotChoices choices = look_for_snapshots(store, keys.model.positions(), *comm);
+    const std::string why_not = why_not_from_memory(choices, keys.model.positions(), 0);
     std::uint64_t moved = 0;
     const std::uint64_t before = comm->counters().sent_bytes;
     if (choices.newest_whole) {

@@ -53,7 +53,7 @@ class Exporter {
         job_(parse_job(id_.job, (folder / format::kManifest).string())),
         model_(read_model(folder / format::kBackbone)),
         moments_(open(folder, format::kBackboneOptimizer)),
-        centres_(id_, {0, id_.classes}, job_.optimizer,
+        centres_(id_, {.classes = id_.classes}, {0, id_.classes}, job_.optimizer,
                  [&](const std::string& name) { return open(folder, name); }),
         history_(job_.optimizer) {
     // Several vision transformers have the same tensors.
