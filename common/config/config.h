@@ -188,11 +188,13 @@ struct JobConfig {
   std::int64_t sample_hold = 1;    ///< steps for which a class stays in the sample
   bool sample_correction = false;  ///< makes the loss an estimate of the loss over all classes
   Precision precision = Precision::kFp32;
-  CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< storage of class centres
-  bool tf32 = false;              ///< allow TF32 rounding of inputs in a GPU's float32 products
-  bool cuda_graphs = true;        ///< launch the fixed parts of a step as CUDA graphs
-  double logits_memory = 0.1;     ///< memory for kept logits / memory of centres and momentum
-  std::int64_t batch_size = 128;  ///< images per worker and micro-batch
+  CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< type of class centres
+  CentreStorage centre_storage = CentreStorage::kDevice;
+  std::int64_t centre_cache = 1024;  ///< with kDisk: MiB of a worker's memory for class centres
+  bool tf32 = false;                 ///< allow TF32 rounding of inputs in a GPU's float32 products
+  bool cuda_graphs = true;           ///< launch the fixed parts of a step as CUDA graphs
+  double logits_memory = 0.1;        ///< memory for kept logits / memory of centres and momentum
+  std::int64_t batch_size = 128;     ///< images per worker and micro-batch
   OptimizerKind optimizer = OptimizerKind::kSgd;
   double lr = 0.1;
   LrSchedule lr_schedule;

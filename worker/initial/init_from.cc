@@ -15,6 +15,7 @@
 #include "data/identity_names.h"
 #include "model/files/model_file.h"
 #include "model/files/weights_file.h"
+#include "worker/checkpoint/stored_centres.h"
 #include "worker/head/row_copy.h"
 
 namespace pfc {
@@ -76,8 +77,12 @@ std::span<const float> centres_in(const WeightsFile& file, const std::vector<std
 void set_centres(std::span<const float> all, const TrainingState& state) {
   const ScaledRows mine = state.head.state().centres;  // [shard, D]
   const std::int64_t dimension = mine.shape[1];
-  const auto first = static_cast<std::size_t>(state.head.shard().begin * dimension);
-  copy_rows_to_device(state.ops, mine, all.data() + first);
+  const RowRange shard = state.head.shard();
+  for (const RowRange& piece : pieces_of(shard, dimension)) {
+    const auto pinned = state.head.pin(piece, PageUse::kChange);
+    copy_rows_to_device(state.ops, row_range(mine, piece.begin - shard.begin, piece.size()),
+                        all.data() + piece.begin * dimension);
+  }
   state.head.state_changed();
 }
 
@@ -93,6 +98,7 @@ std::vector<bool> set_centres_by_name(const NamedRows& named, const Dataset& dat
     if (found == named.row_of.end()) continue;
     ++count;
     if (!shard.contains(c)) continue;
+    const auto pinned = state.head.pin({c, c + 1}, PageUse::kChange);
     copy_rows_to_device(state.ops, row_range(mine, c - shard.begin, 1),
                         named.rows.data() + found->second * mine.shape[1]);
     set[static_cast<std::size_t>(c - shard.begin)] = true;

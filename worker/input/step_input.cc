@@ -150,6 +150,7 @@ void StepInputs::exchange(StepInput& input, bool data_failed) {
   input.step = batch.index / options_.gradient_acc + 1;
   const TraceTrack::Scope scope(options_.track, "sample_classes", batch.index);
   input.active = head_.sample(input.all_labels, input.step);
+  head_.read_ahead(input.active);
 }
 
 // Blocks until the previous input has been taken. Returns whether to make another input.
