@@ -184,6 +184,8 @@ void StepReporter::message(const std::string& text) {
 void StepReporter::end(std::int64_t step, const std::string& reason) {
   take_phases_between_steps();
   if (!phase_seconds_.empty()) message(time_message(phase_seconds_));
+  const PagingCounters paging = s_.trainer->head->paging();
+  if (paging.used > 0) message(paging_message(paging));
   to_log([&](TrainingLog& log) {
     log.end({.step = step,
              .reason = reason,

@@ -166,6 +166,7 @@ void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
     t.exchange.all_gather(emb, rows_of(t, t.all_embeddings, micro));          // [N, D]  comm 1
     return t.distillation ? t.distillation->gather(t.comm) : Tensor();        // [N, E] or null
   });
+  if (in.active.pages) t.phase("centres_wait", [&] { in.active.pages->wait(); });
   so_far.head = t.phase("head", [&] {
     return t.head->run(head_step(t, in, micro, theirs)); // [N, D], [N], [S, D]; statistics: comm 2
   });

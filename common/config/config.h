@@ -189,7 +189,9 @@ struct JobConfig {
   std::int64_t sample_unit = 1;    ///< classes that are drawn together; a power of two
   bool sample_correction = false;  ///< makes the loss an estimate of the loss over all classes
   Precision precision = Precision::kFp32;
-  CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< storage of class centres
+  CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< type of class centres
+  CentreStorage centre_storage = CentreStorage::kDevice;
+  std::int64_t centre_cache = 1024;  ///< with kDisk: MiB of a worker's memory for class centres
   Precision exchange_precision = Precision::kFp32;  ///< embeddings between workers; or kBf16
   bool tf32 = false;              ///< allow TF32 rounding of inputs in a GPU's float32 products
   bool cuda_graphs = true;        ///< launch the fixed parts of a step as CUDA graphs

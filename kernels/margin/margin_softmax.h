@@ -140,8 +140,11 @@ class MarginSoftmax {
   /// the first forward().
   void use_teacher(const Tensor& centres);
 
-  /// Computes inverse_norm for the whole table. The caller must call it after writing weights.
-  virtual void compute_inverse_norms() = 0;
+  /// Computes inverse_norm of the classes first_class + begin to first_class + end - 1. The caller
+  /// must call it after writing their weights.
+  void compute_inverse_norms(std::int64_t begin, std::int64_t end) {
+    run_compute_inverse_norms(begin * options_.sub_centres, end * options_.sub_centres);
+  }
 
   struct Batch {
     /// [N, D], not normalised; lengths 1e-20 to 1e+20. Without the element for a bias.
@@ -252,6 +255,8 @@ class MarginSoftmax {
   void check_gradient(const char* op, const Tensor& d_embeddings) const;
   void check_logits(const char* op, const Tensor& logits) const;
 
+  /// Rows of table_.
+  virtual void run_compute_inverse_norms(std::int64_t begin, std::int64_t end) = 0;
   virtual void run_find_targets(const Batch& batch, const Tensor& cosines) = 0;
   virtual void run_forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) = 0;
   virtual void run_merge_parts(const Tensor& parts) = 0;

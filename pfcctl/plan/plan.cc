@@ -242,10 +242,12 @@ std::string plan_text(const PlanReport& r) {
   text += row("in all", r.plan.total(), "");
   text += row("available", r.there.bytes, r.there.where);
   if (r.plan.checkpoints_in_place) {
-    text += fmt::format(
-        "a copy of {} for checkpoints would not fit: training waits while they are "
-        "written\n",
-        byte_size_text(r.plan.checkpoint_copy));
+    text += r.plan.checkpoint_copy == 0
+                ? "the class centres are on disk: training waits while checkpoints are written\n"
+                : fmt::format(
+                      "a copy of {} for checkpoints would not fit: training waits while they are "
+                      "written\n",
+                      byte_size_text(r.plan.checkpoint_copy));
   }
   if (r.planned.gpu) {
     text +=

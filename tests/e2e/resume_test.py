@@ -70,6 +70,18 @@ class Resume(JobTest):
             self.assertNotIn(b'"momentum', file.read(4096))
         self.finished(1, b, "--set", "resume=true", "--set", "max_steps=5", "--set", "centre_momentum=0.9")
 
+    def test_centres_on_disk_give_the_bits_of_centres_in_memory_and_resume_either_way(self):
+        keys = dict(batch_size=2, max_steps=6, num_epoch=2, sample_rate=0.3, save_every_steps=1)
+        self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
+        b = self.job("b.json", output=str(self.folder / "b"), centre_storage="disk", centre_cache=1, **keys)
+        done = self.finished(2, b, "--set", "max_steps=2")
+        self.assertRegex(done.stdout, r"class centres on disk: [0-9.]+ % of .* were in the cache, read .*, wrote .*, waited")
+        self.finished(2, b, "--set", "resume=true", "--set", "max_steps=4")
+        self.finished(2, b, "--set", "resume=true", "--set", "centre_storage=device")
+        self.assertEqual(self.outputs("a", 6), self.outputs("b", 6))
+        self.finished(1, b, "--set", "resume=true", "--set", "max_steps=7")
+        self.assertEqual(list((self.folder / "b").glob(".centres*")), [])
+
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "not run: this machine has one core")
     def test_a_resume_computes_with_as_many_threads_as_before(self):
         keys = dict(max_steps=4, num_epoch=2)

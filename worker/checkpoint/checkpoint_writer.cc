@@ -21,7 +21,9 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_folders.h"
 #include "worker/checkpoint/checkpoint_format.h"
+#include "worker/checkpoint/stored_centres.h"
 #include "worker/checkpoint/transfer/file_transfer.h"
+#include "worker/head/row_copy.h"
 
 namespace pfc {
 namespace {
@@ -54,11 +56,16 @@ std::string dtype_name(DType type) {
   return type == DType::kBFloat16 ? "BF16" : "F32";
 }
 
-void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tensor& tensor,
-                CheckpointMode mode) {
+std::vector<std::int64_t> shape_of(const Tensor& tensor) {
   std::vector<std::int64_t> shape;
   shape.reserve(static_cast<std::size_t>(tensor.shape.rank()));
   for (int i = 0; i < tensor.shape.rank(); ++i) shape.push_back(tensor.shape[i]);
+  return shape;
+}
+
+void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tensor& tensor,
+                CheckpointMode mode) {
+  std::vector<std::int64_t> shape = shape_of(tensor);
   const std::string dtype = dtype_name(tensor.dtype);
   if (mode == CheckpointMode::kInPlace && ops.on_host()) {
     const auto* const bytes = static_cast<const std::byte*>(tensor.data);
@@ -71,12 +78,34 @@ void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tens
   file.add(std::move(copy));
 }
 
+/// Returns a table of the head that is written in pieces, each while its rows are in memory.
+/// REQUIRES: the table is in host memory or in a file.
+SafetensorsEntry table_in_pieces(Head& head, const std::string& name, const Tensor& table) {
+  const auto pieces = [&head, table](const ByteSink& sink) {
+    const std::int64_t first = head.shard().begin;
+    for (const RowRange& piece : pieces_of(head.shard(), table.shape[1])) {
+      const auto pinned = head.pin(piece, PageUse::kRead);
+      const Tensor rows = row_range(table, piece.begin - first, piece.size());
+      sink({static_cast<const std::byte*>(rows.data), rows.bytes()});
+    }
+  };
+  return {.name = name,
+          .dtype = dtype_name(table.dtype),
+          .shape = shape_of(table),
+          .bytes = {},
+          .pieces = pieces};
+}
+
 /// Adds a table of the head and its scales, if it has them.
-void add_rows(FileContent& file, Ops& ops, const std::string& name, const ScaledRows& rows,
-              CheckpointMode mode) {
+void add_rows(FileContent& file, const TrainingState& state, const std::string& name,
+              const ScaledRows& rows, CheckpointMode mode) {
   if (!rows) return;
-  add_tensor(file, ops, name, rows, mode);
-  if (rows.scales) add_tensor(file, ops, name + format::kScaleSuffix, rows.scales, mode);
+  if (mode == CheckpointMode::kInPlace && state.ops.on_host()) {
+    file.entries.push_back(table_in_pieces(state.head, name, rows));
+  } else {
+    add_tensor(file, state.ops, name, rows, mode);
+  }
+  if (rows.scales) add_tensor(file, state.ops, name + format::kScaleSuffix, rows.scales, mode);
 }
 
 /// Adds a tensor of values in host memory.
@@ -110,9 +139,9 @@ FileContent centres_file(const TrainingState& state, const Membership& me, Check
   FileContent file{.name = format::centres_name(me.rank, me.world_size),
                    .metadata = {{"first_class", std::to_string(rows.begin)},
                                 {"end_class", std::to_string(rows.end)}}};
-  add_rows(file, state.ops, format::kWeight, head.centres, mode);
-  add_rows(file, state.ops, format::kMomentum, head.momentum, mode);
-  add_rows(file, state.ops, format::kSecond, head.second, mode);
+  add_rows(file, state, format::kWeight, head.centres, mode);
+  add_rows(file, state, format::kMomentum, head.momentum, mode);
+  add_rows(file, state, format::kSecond, head.second, mode);
   add_history(file, head, mode);
   return file;
 }

@@ -270,6 +270,7 @@ void fill_centres(const TrainingState& state, const SeenUpdates& seen, const Rea
                       head.updated.subspan(first, static_cast<std::size_t>(piece.size())), rows[0],
                       rows[1]);
     }
+    const auto pinned = state.head.pin(piece, PageUse::kChange);
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (!tensors[i]) continue;
       copy_rows_to_device(state.ops, row_range(tensors[i], piece.begin - shard.begin, piece.size()),

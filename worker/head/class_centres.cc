@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/normal_row.h"
@@ -14,7 +15,27 @@ namespace {
 
 constexpr float kInitialDeviation = 0.01f;
 
+constexpr std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+/// A table in a PagedMemory.
+class PagedTable : public Buffer {
+ public:
+  PagedTable(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+  [[nodiscard]] std::byte* data() override { return data_; }
+  [[nodiscard]] std::size_t bytes() const override { return bytes_; }
+
+ private:
+  std::byte* const data_;
+  const std::size_t bytes_;
+};
+
 }  // namespace
+
+std::size_t CentreBytes::file() const {
+  return whole_pages(weight) + whole_pages(momentum) + whole_pages(second);
+}
 
 CentreBytes ClassCentres::bytes(std::int64_t rows, const CentreOptions& options) {
   const auto r = static_cast<std::size_t>(rows);
@@ -31,17 +52,34 @@ CentreBytes ClassCentres::bytes(std::int64_t rows, const CentreOptions& options)
 
 ClassCentres::ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options)
     : shard_(shard), options_(options), history_(options.optimizer) {
-  const CentreBytes sizes = bytes(shard.size(), options);
-  weight_ = ops.allocate(sizes.weight);
+  allocate(ops);
+  initialise(ops);
+}
+
+void ClassCentres::allocate(Ops& ops) {
+  const CentreBytes sizes = bytes(shard_.size(), options_);
+  std::size_t used = 0;  // of paged_
+  if (options_.file.on()) {
+    check(ops.on_host(), "class centres: a file needs tables that the CPU reads");
+    paged_ = std::make_unique<PagedMemory>(
+        make_page_file(options_.file.folder, sizes.file()),
+        PagedMemoryOptions{.bytes = sizes.file(), .limit = options_.file.cache});
+  }
+  const auto table = [&](std::size_t size) -> std::unique_ptr<Buffer> {
+    if (size == 0) return nullptr;
+    if (!paged_) return ops.allocate(size);
+    const std::size_t begin = std::exchange(used, used + whole_pages(size));
+    return std::make_unique<PagedTable>(paged_->data() + begin, size);
+  };
+  weight_ = table(sizes.weight);
+  momentum_ = table(sizes.momentum);
+  second_ = table(sizes.second);
   inverse_norm_ = ops.allocate(sizes.inverse_norm);
-  if (options.momentum) momentum_ = ops.allocate(sizes.momentum);
-  if (sizes.second > 0) second_ = ops.allocate(sizes.second);
-  if (is_one_byte(options.precision)) {
+  if (is_one_byte(options_.precision)) {
     weight_scales_ = ops.allocate(sizes.inverse_norm);
-    if (options.momentum) momentum_scales_ = ops.allocate(sizes.inverse_norm);
+    if (options_.momentum) momentum_scales_ = ops.allocate(sizes.inverse_norm);
   }
   updated_.resize(sizes.updated / sizeof(updated_[0]));
-  initialise(ops);
 }
 
 CentreTable ClassCentres::table() {
@@ -82,15 +120,90 @@ void ClassCentres::initialise(Ops& ops) {
                       {rows.data() + row * d, static_cast<std::size_t>(d)});
       if (options_.bias) rows[static_cast<std::size_t>((row + 1) * d - 1)] = 0;
     }
+    const auto pinned = pin({shard_.begin + begin, shard_.begin + begin + count}, PageUse::kChange);
     copy_rows_to_device(ops, row_range(weight, begin, count), rows.data());
   }
 }
 
+template <typename F>
+void ClassCentres::each_table(const F& f) const {
+  for (const auto* table : {&weight_, &momentum_, &second_}) {
+    if (*table) f(**table);
+  }
+}
+
+/// Adds the pages of rows that come after those in `pages`, or begin in the last one.
+void ClassCentres::add_pages(RowRange classes, Buffer& table, std::vector<PageRange>& pages) const {
+  const auto row = static_cast<std::int64_t>(table.bytes()) / shard_.size();
+  const std::int64_t begin = table.data() - paged_->data();
+  constexpr auto kPage = static_cast<std::int64_t>(kPageBytes);
+  const std::int64_t first = (begin + (classes.begin - shard_.begin) * row) / kPage;
+  const std::int64_t end = (begin + (classes.end - shard_.begin) * row + kPage - 1) / kPage;
+  if (!pages.empty() && pages.back().first + pages.back().count >= first) {
+    pages.back().count = end - pages.back().first;
+  } else {
+    pages.push_back({first, end - first});
+  }
+}
+
+std::vector<PageRange> ClassCentres::pages_of(std::span<const std::int64_t> classes) const {
+  std::vector<PageRange> pages;
+  each_table([&](Buffer& table) {
+    for (const std::int64_t c : classes) add_pages({c, c + 1}, table, pages);
+  });
+  return pages;
+}
+
+std::shared_ptr<PinnedPages> ClassCentres::read_ahead(std::span<const std::int64_t> classes) const {
+  return paged_ ? paged_->read_ahead(pages_of(classes)) : nullptr;
+}
+
+std::unique_ptr<PinnedPages> ClassCentres::pin(RowRange classes, PageUse use) const {
+  if (!paged_ || classes.size() == 0) return nullptr;
+  std::vector<PageRange> pages;
+  each_table([&](Buffer& table) { add_pages(classes, table, pages); });
+  return paged_->pin(std::move(pages), use);
+}
+
+void ClassCentres::in_pieces(std::span<const std::int64_t> classes,
+                             const std::function<void(std::span<const std::int64_t>)>& f) const {
+  if (!paged_) return f(classes);
+  std::size_t pages = 0;  // of a class, at most
+  each_table([&](Buffer& table) {
+    pages += table.bytes() / static_cast<std::size_t>(shard_.size()) / kPageBytes + 2;
+  });
+  const std::size_t most = std::max<std::size_t>(paged_->window() / kPageBytes / pages, 1);
+  for (; !classes.empty(); classes = classes.subspan(std::min(most, classes.size()))) {
+    const auto some = classes.first(std::min(most, classes.size()));
+    const auto pinned = paged_->pin(pages_of(some), PageUse::kChange);
+    f(some);
+  }
+}
+
+void ClassCentres::expect_pinned(std::span<const std::int64_t> classes) const {
+  check(!paged_ || paged_->holds(pages_of(classes)),
+        "class centres: an active row is not in memory");
+}
+
+PagingCounters ClassCentres::paging() const {
+  return paged_ ? paged_->counters() : PagingCounters{};
+}
+
 void ClassCentres::read_current(Ops& ops, RowRange classes, std::span<float> rows) {
+  const std::int64_t d = options_.dimension, most = rows_at_once(d);
+  check(std::ssize(rows) == classes.size() * d, "class centres: rows must be [classes, D]");
+  for (std::int64_t begin = classes.begin; begin < classes.end; begin += most) {
+    const RowRange piece{begin, std::min(begin + most, classes.end)};
+    read_piece(ops, piece,
+               rows.subspan(static_cast<std::size_t>((begin - classes.begin) * d),
+                            static_cast<std::size_t>(piece.size() * d)));
+  }
+}
+
+void ClassCentres::read_piece(Ops& ops, RowRange classes, std::span<float> rows) {
   const CentreTable t = table();
   const auto d = static_cast<std::size_t>(options_.dimension);
-  check(rows.size() == static_cast<std::size_t>(classes.size()) * d,
-        "class centres: rows must be [classes, D]");
+  const auto pinned = pin(classes, PageUse::kRead);
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(classes.size()));
   std::iota(numbers.begin(), numbers.end(), classes.begin);
   CatchUpPlan missed;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -11,8 +13,16 @@
 #include "common/config/config.h"
 #include "kernels/margin/margin_softmax.h"
 #include "kernels/ops.h"
+#include "worker/head/paging/paged_memory.h"
 
 namespace pfc {
+
+/// Storage of weight, momentum and second moment in a temporary file (docs/centre-storage.md).
+struct CentreFile {
+  std::filesystem::path folder;  ///< of the file
+  std::size_t cache = 0;         ///< PagedMemoryOptions::limit; 0: the tables are in device memory
+  [[nodiscard]] bool on() const { return cache > 0; }
+};
 
 struct CentreOptions {
   std::int64_t dimension = 512;  ///< of a row, which holds all centres of a class
@@ -23,6 +33,7 @@ struct CentreOptions {
   CentrePrecision precision = CentrePrecision::kFp32;
   ClassPositions positions = {};  ///< labels of the shard's rows
   std::uint64_t seed = 0;
+  CentreFile file = {};  ///< only for the CPU
 };
 
 /// Bytes of the tables of a shard.
@@ -35,9 +46,13 @@ struct CentreBytes {
   std::size_t updated = 0;       ///< [R], in host memory on every device
   /// Bytes of the data that a step reads and writes: weight, momentum, second moment and scales.
   [[nodiscard]] std::size_t rows() const { return weight + momentum + second + scales; }
+  /// Bytes of the temporary file, if there is one. It has no scales.
+  [[nodiscard]] std::size_t file() const;
 };
 
-/// Owns the tables in device memory. Host memory holds the number of updates that each row has
+/// Owns the tables, in device memory or in a file. Then only some rows are in memory: those of
+/// read_ahead() and pin(). All other rows of table() must not be used. Scales are always in device
+/// memory. Host memory holds the number of updates that each row has
 /// seen, and the history of updates of the whole job: 12 bytes per update.
 class ClassCentres {
  public:
@@ -48,7 +63,7 @@ class ClassCentres {
   /// in arcface_torch's PartialFC_V2. Element i of the class with label c is a function of (seed,
   /// c, i), so it is the same for any number of workers and any positions. Centres that are not
   /// float32 are rounded to the nearest value. The optimizer's state starts as zeros. `ops`
-  /// allocates and is not kept.
+  /// allocates and is not kept. Throws StorageError if there is no room for the file.
   ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options);
 
   [[nodiscard]] RowRange shard() const { return shard_; }
@@ -56,15 +71,38 @@ class ClassCentres {
   /// MarginSoftmax::compute_inverse_norms() does.
   [[nodiscard]] CentreTable table();
 
+  /// Begins to read the rows of these classes (sorted, of the shard) from the file. Null without a
+  /// file. Thread-safe.
+  [[nodiscard]] std::shared_ptr<PinnedPages> read_ahead(
+      std::span<const std::int64_t> classes) const;
+  /// Keeps the rows of these classes in memory while the result exists, for reads, or also for
+  /// changes. Null without a file. REQUIRES: at most rows_at_once() rows.
+  [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use) const;
+  /// Calls f(some of the classes), in order, while the rows of these are in memory. Without a file,
+  /// calls f(classes). classes: sorted.
+  void in_pieces(std::span<const std::int64_t> classes,
+                 const std::function<void(std::span<const std::int64_t>)>& f) const;
+  /// Throws std::logic_error if a row of these classes (sorted) might not be in memory.
+  void expect_pinned(std::span<const std::int64_t> classes) const;
+  /// Zeros without a file.
+  [[nodiscard]] PagingCounters paging() const;
+
   /// Copies the centres of these classes, all of the shard, to rows [n, D] in host memory, with the
   /// updates that they have missed. Does not change the tables.
   void read_current(Ops& ops, RowRange classes, std::span<float> rows);
 
  private:
+  void allocate(Ops& ops);
   void initialise(Ops& ops);
+  [[nodiscard]] std::vector<PageRange> pages_of(std::span<const std::int64_t> classes) const;
+  void add_pages(RowRange classes, Buffer& table, std::vector<PageRange>& pages) const;
+  template <typename F>
+  void each_table(const F& f) const;
+  void read_piece(Ops& ops, RowRange classes, std::span<float> rows);
 
   const RowRange shard_;
   const CentreOptions options_;
+  std::unique_ptr<PagedMemory> paged_;  // memory of the tables with rows, if they are in a file
   std::unique_ptr<Buffer> weight_, inverse_norm_;
   std::unique_ptr<Buffer> momentum_, second_;                // null: the optimizer has none
   std::unique_ptr<Buffer> weight_scales_, momentum_scales_;  // null: not one-byte, or none

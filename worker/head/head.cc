@@ -18,6 +18,7 @@
 #include "worker/head/accumulated_gradients.h"
 #include "worker/head/class_centres.h"
 #include "worker/head/class_sampler.h"
+#include "worker/head/row_copy.h"
 #include "worker/head/separate_heads.h"
 
 namespace pfc {
@@ -31,12 +32,14 @@ CentreOptions centre_options(const HeadOptions& o) {
           .momentum = o.optimizer == OptimizerKind::kAdamW || o.momentum != 0,
           .precision = o.centre_precision,
           .positions = o.positions(),
-          .seed = o.seed};
+          .seed = o.seed,
+          .file = o.centre_file};
 }
 
 MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
   constexpr double kMost = 1e18;  // fits std::int64_t
-  const auto tables = static_cast<double>(ClassCentres::bytes(rows, centre_options(o)).rows());
+  std::size_t tables = ClassCentres::bytes(rows, centre_options(o)).rows();
+  if (o.centre_file.on()) tables = std::min(tables, o.centre_file.cache);
   return {.margin = o.margin,
           .scale = is_plain_softmax(o.loss) ? 1 : o.scale,
           .margin_gradient = o.margin_gradient,
@@ -45,7 +48,8 @@ MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
           .momentum = o.momentum,
           .weight_decay = o.weight_decay,
           .bf16_products = o.bf16_products,
-          .logits_bytes = static_cast<std::int64_t>(std::min(kMost, o.logits_memory * tables)),
+          .logits_bytes = static_cast<std::int64_t>(
+              std::min(kMost, o.logits_memory * static_cast<double>(tables))),
           .seed = o.seed,
           .ranges = o.head_classes.size() > 1,
           .target_form = target_form(o.loss),
@@ -137,6 +141,10 @@ class ShardedHead : public Head {
     return {.step = step, .classes = sample_classes(o, shard(), all_labels, step)};
   }
 
+  void read_ahead(ActiveCentres& active) const override {
+    active.pages = centres_.read_ahead(active.classes);
+  }
+
   HeadResult run(const Step& step) override;
   void move(const Step& step) override;
 
@@ -154,6 +162,12 @@ class ShardedHead : public Head {
             .loss = &loss_state_};
   }
 
+  [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use) override {
+    return centres_.pin(classes, use);
+  }
+
+  [[nodiscard]] PagingCounters paging() const override { return centres_.paging(); }
+
   [[nodiscard]] const LossState& loss_before(std::int64_t step) const override {
     return step == last_step_ ? loss_before_ : loss_state_;
   }
@@ -164,15 +178,20 @@ class ShardedHead : public Head {
 
   void state_changed() override {
     last_step_ = -1;
-    softmax_->compute_inverse_norms();
+    compute_inverse_norms();
   }
 
-  void settle(std::span<const std::int64_t> classes) override { softmax_->settle(classes); }
+  void settle(std::span<const std::int64_t> classes) override {
+    centres_.in_pieces(classes,
+                       [&](std::span<const std::int64_t> some) { softmax_->settle(some); });
+  }
   void settle_all() override;
   [[nodiscard]] Tensor teacher() override { return teacher_; }
 
  private:
   void reserve(std::int64_t samples);
+  void compute_inverse_norms();
+  void take_rows(const Step& step);
   void begin_update(const Step& step);
   void exchange_statistics(std::int64_t samples);
   void set_offsets(std::size_t active, double drawn_logit);
@@ -193,6 +212,7 @@ class ShardedHead : public Head {
   const ClassPositions positions_;
   std::function<HeadSettings(std::int64_t)> schedule_;
   ClassCentres centres_;
+  std::vector<std::shared_ptr<PinnedPages>> in_use_;  // rows of the update in progress
   std::unique_ptr<MarginSoftmax> softmax_;
   SeparateHeads heads_;
   OwnedTensor teacher_;            // null without distillation
@@ -231,6 +251,7 @@ HeadResult ShardedHead::run(const Step& step) {
       find_positives(shard(), step.active.classes, step.all_labels, options_.labels_per_image);
   if (options_.labels_per_image > 1) set_target_shares(step.all_labels);
   if (step.micro_batch == 0) begin_update(step);
+  take_rows(step);
   if (options_.sample_correction) set_offsets(step.active.classes.size(), now.drawn_logit);
   MarginSoftmax::Batch batch{
       .embeddings = step.all_embeddings,
@@ -261,6 +282,7 @@ HeadResult ShardedHead::run(const Step& step) {
   result.d_embeddings = Tensor(d_embeddings_->data(), DType::kFloat32, step.all_embeddings.shape);
   result.moved = moves_in_run();
   backward(step, result.d_embeddings);
+  if (result.moved) in_use_.clear();
   return result;
 }
 
@@ -278,7 +300,27 @@ void ShardedHead::exchange_statistics(std::int64_t samples) {
   comm_.all_gather({parts.data, DType::kUInt8, {n, kRowBytes}}, all);
 }
 
+void ShardedHead::compute_inverse_norms() {
+  const std::int64_t rows = shard().size();
+  const std::int64_t most = options_.centre_file.on() ? rows_at_once(options_.centre_size()) : rows;
+  for (std::int64_t begin = 0; begin < rows; begin += most) {
+    const std::int64_t end = std::min(begin + most, rows);
+    const auto pinned = pin({shard().begin + begin, shard().begin + end}, PageUse::kRead);
+    softmax_->compute_inverse_norms(begin, end);
+  }
+}
+
+/// Waits until the step's rows are in memory.
+void ShardedHead::take_rows(const Step& step) {
+  auto pages = step.active.pages ? step.active.pages : centres_.read_ahead(step.active.classes);
+  if (!pages) return;
+  pages->wait();
+  centres_.expect_pinned(step.active.classes);
+  in_use_.push_back(std::move(pages));
+}
+
 void ShardedHead::begin_update(const Step& step) {
+  in_use_.clear();
   last_step_ = step.active.step;
   loss_before_ = loss_state_;
   if (is_uniface(options_.loss) && !loss_before_.threshold) {
@@ -363,9 +405,14 @@ void ShardedHead::move(const Step& step) {
   check(!moves_in_run() && step.micro_batch == options_.gradient_acc - 1,
         "head: move() needs a run() with the last micro-batch that did not update the centres");
   move_threshold(step);
-  if (!accumulated_) return softmax_->move(update_of(step));
-  const AccumulatedGradients& sums = *accumulated_;
-  softmax_->update(sums.classes(), sums.slots(), sums.gradients(), update_of(step));
+  if (accumulated_) {
+    const AccumulatedGradients& sums = *accumulated_;
+    centres_.expect_pinned(sums.classes());
+    softmax_->update(sums.classes(), sums.slots(), sums.gradients(), update_of(step));
+  } else {
+    softmax_->move(update_of(step));
+  }
+  in_use_.clear();
 }
 
 void ShardedHead::move_threshold(const Step& step) {
@@ -380,7 +427,7 @@ void ShardedHead::settle_all() {
   for (std::int64_t begin = shard().begin; begin < shard().end; begin += kRowsAtOnce) {
     classes.resize(static_cast<std::size_t>(std::min(kRowsAtOnce, shard().end - begin)));
     std::iota(classes.begin(), classes.end(), begin);
-    softmax_->settle(classes);
+    settle(classes);
   }
 }
 
@@ -463,6 +510,10 @@ HeadOptions head_options(const JobConfig& job, std::int64_t teacher_size) {
           // An update whose gradients have overflowed is skipped, for centres and backbone alike.
           .moves_later = job.precision == Precision::kFp16,
           .centre_precision = job.centre_precision,
+          .centre_file = job.centre_storage == CentreStorage::kDisk
+                             ? CentreFile{.folder = job.output,
+                                          .cache = static_cast<std::size_t>(job.centre_cache) << 20}
+                             : CentreFile{},
           // Also for fp16: bf16 represents the smallest gradients without a loss scale.
           .bf16_products = job.precision != Precision::kFp32,
           .logits_memory = job.logits_memory,
@@ -494,6 +545,13 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                .updated = table.updated,
                .teacher = o.head.distillation.on() ? teacher_table(o.head, rows).bytes() : 0,
                .buffers = exchange.total()};
+  if (o.head.centre_file.on()) {
+    m.file = table.file();
+    m.cache = std::min<std::size_t>(o.head.centre_file.cache + PagedMemoryOptions::kDefaultWindow,
+                                    table.file()) +
+              PagedMemory::record_bytes(table.file());
+    m.centres = m.momentum = m.second = 0;
+  }
   if (o.head.gradient_acc > 1) {
     // Every micro-batch adds the classes of its samples; all share the sampled classes.
     const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * labels);

@@ -17,6 +17,7 @@
 #include "kernels/margin/scaled_rows.h"
 #include "kernels/margin/update_history.h"
 #include "kernels/ops.h"
+#include "worker/head/class_centres.h"
 #include "worker/head/sample_margins.h"
 
 namespace pfc {
@@ -48,9 +49,10 @@ struct HeadOptions {
   /// is updated too. If gradient_acc is above 1, run() never updates them.
   bool moves_later = false;
   CentrePrecision centre_precision = CentrePrecision::kFp32;
-  bool bf16_products = false;  ///< operands of the matrix products; sums are float32
+  CentreFile centre_file = {};  ///< keeps the tables of centres in a file; only on a CPU
+  bool bf16_products = false;   ///< operands of the matrix products; sums are float32
   /// Memory for logits that are kept for the backward pass, as a fraction of the memory of centres
-  /// and momentum.
+  /// and momentum. With centre_file this memory is at most its cache.
   double logits_memory = 0.1;
   /// For several heads that share the backbone (separate_heads.h): the number of classes of each;
   /// their classes are contiguous. Fewer than two: one softmax over all classes.
@@ -84,6 +86,9 @@ HeadOptions head_options(const JobConfig& job, std::int64_t teacher_size = 0);
 struct ActiveCentres {
   std::int64_t step = 0;
   std::vector<std::int64_t> classes;
+  /// The rows of these classes, if Head::read_ahead() reads them from a file; otherwise null.
+  /// Shared with the head, which needs the rows until it has updated them.
+  std::shared_ptr<PinnedPages> pages = {};
 };
 
 struct HeadResult {
@@ -114,6 +119,10 @@ class Head {
   /// run while another thread trains. Throws InputError if a label is outside 0 .. classes - 1.
   [[nodiscard]] virtual ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                              std::int64_t step) const = 0;
+  /// Begins to read the rows of these classes, if the tables are in a file. run() waits for them;
+  /// a caller that wants to know how long calls active.pages->wait() before. Thread-safe, and
+  /// returns at once. REQUIRES: called in the order of the run() calls, for all of them or none.
+  virtual void read_ahead(ActiveCentres& active) const = 0;
 
   struct Step {
     Tensor all_embeddings;  ///< [N, D], not normalised
@@ -132,7 +141,8 @@ class Head {
   /// place, or leaves that to move() (HeadResult::moved). Momentum and weight decay change the
   /// other centres too; those changes are applied when a centre is next needed. If the loss is
   /// not finite, no worker changes any centre, so the step can be examined. Throws CommError and
-  /// DeviceError.
+  /// DeviceError; with tables in a file also StorageError, and InputError if the cache is too small
+  /// for the rows of one update.
   virtual HeadResult run(const Step& step) = 0;
   /// Updates the centres with the gradients of all run() calls of one update. If it is not
   /// called, the next run() with micro_batch 0 discards the gradients, and the centres stay as
@@ -149,7 +159,8 @@ class Head {
   [[nodiscard]] virtual RowRange shard() const = 0;  ///< the classes of this worker
   /// The shard's tables, [shard().size(), centre_size()], for checkpoints, in the types of
   /// HeadOptions::centre_precision. `momentum` is null for SGD without momentum. `second` is
-  /// AdamW's v, null for SGD. Views of device memory. Row i has the value after update number
+  /// AdamW's v, null for SGD. Views of device memory; if the tables are in a file, only rows of
+  /// pin() may be used. Scales are always in memory. Row i has the value after update number
   /// updated[i] of the history (CentreTable); after settle() it has the value after the last
   /// update.
   struct State {
@@ -159,6 +170,12 @@ class Head {
     LossState* loss = nullptr;  ///< state after the last whole step
   };
   [[nodiscard]] virtual State state() = 0;
+  /// Keeps the rows of these classes of shard() in memory while the result exists. Null if the
+  /// tables are not in a file. REQUIRES: at most rows_at_once() rows (row_copy.h). Throws
+  /// StorageError.
+  [[nodiscard]] virtual std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use) = 0;
+  /// Returns the numbers of pages read and written so far; zeros if the tables are not in a file.
+  [[nodiscard]] virtual PagingCounters paging() const = 0;
   /// Returns the loss's state before this step, which is that of the last run() or the next one.
   [[nodiscard]] virtual const LossState& loss_before(std::int64_t step) const = 0;
   /// Copies the centres of these classes of shard() to rows [n, centre_size()] in host memory, as
@@ -181,10 +198,12 @@ class Head {
 };
 
 /// Creates a head whose centres start as class_centres.h describes. Borrows ops and comm. Throws
-/// InputError for options that contradict each other or do not suit the number of workers.
+/// InputError for options that contradict each other or do not suit the number of workers, and
+/// StorageError if there is no room for the file of the tables.
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options);
 
-/// Bytes of device memory of a head, unless a field says host memory.
+/// Bytes of device memory of a head, unless a field says host memory or file. If the tables are in
+/// a file, centres, momentum and second are 0.
 struct HeadMemory {
   std::uint64_t centres = 0;
   std::uint64_t momentum = 0;       ///< SGD's velocity or AdamW's m
@@ -197,6 +216,8 @@ struct HeadMemory {
   std::uint64_t logits = 0;         ///< kept from forward to backward; on a GPU they are in buffers
   std::uint64_t teacher = 0;        ///< the teacher's centres
   std::uint64_t buffers = 0;        ///< embeddings and their gradients, tiles, statistics
+  std::uint64_t cache = 0;          ///< rows of a file that are in memory, and their records
+  std::uint64_t file = 0;           ///< of the tables, on the disk
   /// Bytes of a shard's rows in checkpoints and snapshots.
   [[nodiscard]] std::uint64_t rows() const {
     return centres + momentum + second + scales + updated;

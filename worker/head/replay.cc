@@ -88,6 +88,7 @@ class ReplayWorker {
     options.embedding_size = input.dimension;
     options.gradient_acc = input.micro_batches;
     options.labels_per_image = input.labels_per_image;
+    options.centre_file = {};
     if (!input.classes.empty()) {  // these rows were sampled by the job
       options.sample_rate = 1;
       options.sample_unit = 1;

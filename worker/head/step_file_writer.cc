@@ -12,30 +12,31 @@ namespace {
 constexpr std::int64_t kRowsPerWrite = 2048;  // 4 MiB at D = 512
 
 /// Reads the rows of these classes, at most kRowsPerWrite. Adjacent rows are copied together.
-std::span<const float> read_rows(Ops& ops, const ScaledRows& table, std::int64_t first_class,
+std::span<const float> read_rows(Ops& ops, Head& head, const ScaledRows& table,
                                  std::span<const std::int64_t> classes, std::span<float> block) {
   const auto d = static_cast<std::size_t>(table.shape[1]);
   std::size_t done = 0;
   while (done < classes.size()) {
     std::size_t end = done + 1;
     while (end < classes.size() && classes[end] == classes[end - 1] + 1) ++end;
+    const auto pinned = head.pin({classes[done], classes[end - 1] + 1}, PageUse::kRead);
     const ScaledRows rows =
-        row_range(table, classes[done] - first_class, static_cast<std::int64_t>(end - done));
+        row_range(table, classes[done] - head.shard().begin, static_cast<std::int64_t>(end - done));
     copy_rows_to_host(ops, block.data() + done * d, rows);
     done = end;
   }
   return block.first(done * d);
 }
 
-SafetensorsEntry active_rows(const std::string& name, Ops& ops, const ScaledRows& table,
-                             std::int64_t first_class, std::span<const std::int64_t> classes) {
+SafetensorsEntry active_rows(const std::string& name, Ops& ops, Head& head, const ScaledRows& table,
+                             std::span<const std::int64_t> classes) {
   const std::int64_t d = table.shape[1];
-  const auto pieces = [&ops, table, first_class, classes, d](const ByteSink& sink) {
+  const auto pieces = [&ops, &head, table, classes, d](const ByteSink& sink) {
     std::vector<float> block(static_cast<std::size_t>(kRowsPerWrite * d));
     for (std::size_t begin = 0; begin < classes.size(); begin += kRowsPerWrite) {
       const auto some =
           classes.subspan(begin, std::min<std::size_t>(kRowsPerWrite, classes.size() - begin));
-      sink(std::as_bytes(read_rows(ops, table, first_class, some, block)));
+      sink(std::as_bytes(read_rows(ops, head, table, some, block)));
     }
   };
   return {.name = name,
@@ -147,7 +148,6 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
                           const HeadStepPart& part) {
   const ActiveClasses active(head, part.given);
   const std::span<const std::int64_t> classes = active.classes;
-  const std::int64_t first = head.shard().begin;
   head.settle(classes);
   const Head::State state = head.state();
   const std::vector<float> embeddings = on_host(ops, part.given.embeddings);
@@ -158,12 +158,12 @@ void write_head_step_part(const std::filesystem::path& path, Ops& ops, Head& hea
   std::vector<SafetensorsEntry> entries{matrix("embeddings", embeddings, part.given.embeddings),
                                         label_entry(labels, part.given.embeddings.shape[0]),
                                         integer_entry("classes", labels_of_rows),
-                                        active_rows("centres", ops, state.centres, first, classes)};
+                                        active_rows("centres", ops, head, state.centres, classes)};
   if (state.momentum) {
-    entries.push_back(active_rows("momentum", ops, state.momentum, first, classes));
+    entries.push_back(active_rows("momentum", ops, head, state.momentum, classes));
   }
   if (state.second) {
-    entries.push_back(active_rows("second", ops, state.second, first, classes));
+    entries.push_back(active_rows("second", ops, head, state.second, classes));
   }
   if (part.given.micro_batches > 1) {
     entries.push_back(

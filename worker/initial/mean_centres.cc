@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "common/clock.h"
@@ -20,12 +21,14 @@ class CentreSums {
  public:
   CentreSums(Ops& ops, Head& head)
       : ops_(ops),
+        head_(head),
         state_(head.state()),
         begun_(static_cast<std::size_t>(state_.centres.shape[0])),
         sum_(static_cast<std::size_t>(state_.centres.shape[1])),
         stored_(sum_.size()) {}
 
   void add(std::int64_t row, std::span<const float> embedding) {
+    const auto pinned = pin(row);
     if (begun_[static_cast<std::size_t>(row)]) {
       read(row);
     } else {
@@ -39,6 +42,7 @@ class CentreSums {
   void normalise_rows() {
     for (std::int64_t row = 0; row < std::ssize(begun_); ++row) {
       if (!begun_[static_cast<std::size_t>(row)]) continue;
+      const auto pinned = pin(row);
       read(row);
       normalise(sum_);
       copy_rows_to_device(ops_, row_range(state_.centres, row, 1), sum_.data());
@@ -49,6 +53,11 @@ class CentreSums {
 
  private:
   [[nodiscard]] bool rounds() const { return state_.centres.dtype != DType::kFloat32; }
+
+  [[nodiscard]] std::unique_ptr<PinnedPages> pin(std::int64_t row) {
+    const std::int64_t c = head_.shard().begin + row;
+    return head_.pin({c, c + 1}, PageUse::kChange);
+  }
 
   void read(std::int64_t row) {
     copy_rows_to_host(ops_, sum_.data(), row_range(state_.centres, row, 1));
@@ -67,6 +76,7 @@ class CentreSums {
   }
 
   Ops& ops_;
+  Head& head_;
   const Head::State state_;
   std::vector<bool> begun_;
   std::vector<float> sum_, stored_;  // [D]

@@ -152,6 +152,7 @@ void StepInputs::exchange(StepInput& input, bool data_failed) {
   std::ranges::transform(all, all.begin(),
                          [this](auto label) { return head_.positions().position_of(label); });
   input.active = head_.sample(input.all_labels, input.step);
+  head_.read_ahead(input.active);
 }
 
 // Blocks until the previous input has been taken. Returns whether to make another input.

@@ -237,10 +237,11 @@ std::string memory_message(const MemoryPlan& plan) {
     }
   }
   if (plan.checkpoints_in_place) {
-    text += fmt::format(
-        "; training waits while a checkpoint is written, because a copy of {} would not fit into "
-        "memory",
-        byte_size_text(plan.checkpoint_copy));
+    text += fmt::format("; training waits while a checkpoint is written, because {}",
+                        plan.checkpoint_copy == 0
+                            ? "the class centres are on disk"
+                            : fmt::format("a copy of {} would not fit into memory",
+                                          byte_size_text(plan.checkpoint_copy)));
   }
   return text;
 }

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "comm/make_comm.h"
+#include "common/byte_size.h"
 #include "common/config/no_network.h"
 #include "common/config/parameters/parameter_rules.h"
 #include "common/counted.h"
@@ -143,6 +144,9 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
   list.add("centres' momentum", m.momentum,
            (adamw ? "AdamW's first moment, " : "") + table(m.momentum));
   list.add("centres' second moment", m.second, "AdamW's, " + table(m.second));
+  list.add(
+      "centres' cache", m.cache,
+      fmt::format("centre_cache {}; {} are on disk", p.job.centre_cache, byte_size_text(m.file)));
   list.add("centres' scales", m.scales, "of one-byte centres and momentum");
   list.add("inverse norms and active rows", m.inverse_norms + (p.gpu ? 0 : m.updated) + m.active,
            fmt::format("sample_rate {:g}", p.job.sample_rate.largest()));
@@ -387,7 +391,9 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
                                 : "the newest and the next one"});
     }
   }
-  if (saves_while_training(p.job)) {
+  const bool in_file = head.file > 0;
+  plan.checkpoints_in_place = in_file && saves_while_training(p.job);
+  if (saves_while_training(p.job) && !in_file) {
     plan.checkpoint_copy = checkpoint_copy_bytes(head, b, moments, updates(p));
   }
   if (p.gpu) {

@@ -80,8 +80,8 @@ struct MemoryPlan {
   /// The host memory of a worker on a GPU, including snapshots and the copy for checkpoints; 0 on a
   /// CPU.
   std::uint64_t host = 0;
-  /// The copy for checkpoints would not fit, and is not in `parts`: training waits while a
-  /// checkpoint is written.
+  /// The copy for checkpoints would not fit, or the class centres are in a file. The copy is not in
+  /// `parts`: training waits while a checkpoint is written.
   bool checkpoints_in_place = false;
   std::uint64_t available = 0;  ///< as given to plan_memory()
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/byte_size.h"
 #include "common/files/file_error.h"
 #include "worker/report/event_tail.h"
 
@@ -154,6 +155,20 @@ std::string time_message(const std::map<std::string, double>& phases) {
     text += " " + phase + share;
   }
   text.pop_back();
+  return text;
+}
+
+std::string paging_message(const PagingCounters& p) {
+  const auto bytes = [](std::int64_t pages) {
+    return byte_size_text(static_cast<std::uint64_t>(pages) * kPageBytes);
+  };
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "class centres on disk: %.1f %% of %s were in the cache, read %s, wrote %s, waited "
+                "%.1f s",
+                100 * static_cast<double>(p.hits) / static_cast<double>(std::max(p.used, 1L)),
+                bytes(p.used).c_str(), bytes(p.read).c_str(), bytes(p.written).c_str(),
+                p.waited_seconds);
   return text;
 }
 

@@ -16,6 +16,7 @@
 #include "common/ids.h"
 #include "model/evaluation/evaluation.h"
 #include "worker/checkpoint/checkpoint_schedule.h"
+#include "worker/head/paging/paged_memory.h"
 #include "worker/report/phase_timer.h"
 #include "worker/report/step_stats.h"
 #include "worker/schedule/step_plan.h"
@@ -91,6 +92,8 @@ class RemainingTime {
 /// Returns the share of each phase in the total, largest first: "where the time went: backward
 /// 55.1 %, forward 31.0 %, head 9.2 %, ...".
 std::string time_message(const std::map<std::string, double>& phases);
+/// Returns a line about the reads and writes of class centres that are on disk.
+std::string paging_message(const PagingCounters& paging);
 
 /// Totals of a worker's communicators since its start, by purpose: "step" (embeddings and row
 /// statistics; evaluations), "gradients", "inputs" (labels and signals), on a GPU "host"

@@ -24,6 +24,13 @@ void check_precision(const PlannedJob& p) {
       "precision: found fp16, but a CPU computes in fp32 or bf16; fp16 is for device \"cuda\"");
 }
 
+void check_storage(const PlannedJob& p) {
+  if (!p.gpu || p.job.centre_storage != CentreStorage::kDisk) return;
+  throw InputError(
+      "centre_storage: found disk, expected device for a worker on a GPU, which cannot read class "
+      "centres from a file; use more GPUs, or device \"cpu\"");
+}
+
 void check_head_classes(const JobConfig& job) {
   if (job.heads != Heads::kSeparate) return;
   const auto one = std::ranges::find(job.head_classes, 1);
@@ -105,6 +112,7 @@ void check_steps(const PlannedJob& p) {
 
 void check_job(const PlannedJob& p) {
   check_precision(p);
+  check_storage(p);
   check_batch_norm_samples(p.job, p.world_size);
   check_classes(p);
   check_labels(p.job);

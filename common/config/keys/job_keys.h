@@ -97,6 +97,8 @@ inline constexpr NumberRange kHold{
     .low = 1, .high = 1e6, .high_open = false, .text = "an integer from 1 to 1000000"};
 inline constexpr NumberRange kSampleUnit{
     .low = 1, .high = 64, .high_open = false, .text = "a power of two from 1 to 64"};
+inline constexpr NumberRange kCentreCache{
+    .low = 1, .high = 1e9, .high_open = false, .text = "an integer from 1 to 1000000000"};
 inline constexpr NumberRange kThreads{
     .low = 1, .high = 1024, .high_open = false, .text = "an integer from 1 to 1024"};
 
@@ -134,6 +136,8 @@ inline constexpr Names<Precision, 3> kTeacherPrecisions{
     {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}}};
 inline constexpr Names<Precision, 2> kExchangePrecisions{
     {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}}};
+inline constexpr Names<CentreStorage, 2> kCentreStorages{
+    {{"device", CentreStorage::kDevice}, {"disk", CentreStorage::kDisk}}};
 inline constexpr Names<CentrePrecision, 5> kCentrePrecisions{
     {{"fp32", CentrePrecision::kFp32},
      {"bf16_momentum", CentrePrecision::kBf16Momentum},
@@ -275,6 +279,8 @@ void visit_keys(Job& job, Visitor&& v) {
   v.flag("sample_correction", job.sample_correction);
   v.choice("precision", job.precision, kPrecisions);
   v.choice("centre_precision", job.centre_precision, kCentrePrecisions);
+  v.choice("centre_storage", job.centre_storage, kCentreStorages);
+  v.number("centre_cache", job.centre_cache, kCentreCache);
   v.choice("exchange_precision", job.exchange_precision, kExchangePrecisions);
   v.flag("tf32", job.tf32);
   v.flag("cuda_graphs", job.cuda_graphs);

@@ -220,6 +220,11 @@ void check_centres(const JobConfig& job, const JobOrigin& origin) {
              (adamw ? "optimizer \"adamw\": a row's second moments differ too much for one scale"
                     : "loss \"softmax\": a row and its bias differ too much for one scale"));
   }
+  if (job.centre_storage == CentreStorage::kDisk && job.replicate) {
+    fail("replicate",
+         "found true, expected false with centre_storage \"disk\": each worker would keep copies "
+         "of the class centres in memory");
+  }
   const bool rounds = job.centre_precision != CentrePrecision::kFp32 &&
                       job.centre_precision != CentrePrecision::kBf16Momentum;
   if (job.init_centres == InitialCentres::kMean && rounds && !adamw && centre_momentum(job) == 0) {

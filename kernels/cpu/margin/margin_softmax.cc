@@ -102,16 +102,15 @@ class CpuMarginSoftmax : public MarginSoftmax {
     if (options_.distillation.on()) step_.teacher = &distillation_.emplace(options_, kernels_);
   }
 
-  void compute_inverse_norms() override {
-    const std::int64_t first = table_.first_class * options_.sub_centres;
-    each_row(table_.weight.shape[0], 1, [&](std::int64_t row, CentreRows::Scratch& /*scratch*/) {
-      rows_.compute_inverse_norm(first + row);
-    });
-  }
-
   void move(const Update& update) override;
 
  private:
+  void run_compute_inverse_norms(std::int64_t begin, std::int64_t end) override {
+    const std::int64_t first = table_.first_class * options_.sub_centres + begin;
+    each_row(end - begin, 1, [&](std::int64_t row, CentreRows::Scratch& /*scratch*/) {
+      rows_.compute_inverse_norm(first + row);
+    });
+  }
   void run_find_targets(const Batch& batch, const Tensor& cosines) override;
   void run_forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) override;
   void run_merge_parts(const Tensor& parts) override;

@@ -7,9 +7,9 @@ namespace pfc {
 namespace {
 
 template <typename Row>
-__global__ void inverse_norms_kernel(CentreTableView table) {
-  const std::int64_t i = index_of_warp();
-  if (i >= table.rows) return;
+__global__ void inverse_norms_kernel(CentreTableView table, std::int64_t begin, std::int64_t end) {
+  const std::int64_t i = begin + index_of_warp();
+  if (i >= end) return;
   const Row row(table, {}, i);
   float squares = 0;
   for (std::int64_t k = threadIdx.x % kWarp * kPack; k < row.dimension; k += kWarpPacks) {
@@ -88,11 +88,11 @@ void* CudaCentreRows::operand(std::int64_t first, DType type) const {
          first * view_.dimension * static_cast<std::int64_t>(size_of(kept));
 }
 
-void CudaCentreRows::compute_inverse_norms() const {
-  if (view_.rows == 0) return;
+void CudaCentreRows::compute_inverse_norms(std::int64_t begin, std::int64_t end) const {
+  if (begin == end) return;
   with_warp_centre(precision_, has_second(), [&](auto* row) {
-    launch("the centres' lengths", one_warp_each(view_.rows), device_.compute.get(),
-           inverse_norms_kernel<Pointee<decltype(row)>>, view_);
+    launch("the centres' lengths", one_warp_each(end - begin), device_.compute.get(),
+           inverse_norms_kernel<Pointee<decltype(row)>>, view_, begin, end);
   });
 }
 

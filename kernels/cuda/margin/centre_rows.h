@@ -25,7 +25,7 @@ class CudaCentreRows {
   /// read them in place as `type`; otherwise nullptr.
   [[nodiscard]] void* operand(std::int64_t first, DType type) const;
 
-  void compute_inverse_norms() const;
+  void compute_inverse_norms(std::int64_t begin, std::int64_t end) const;
   /// Copies rows 0 to count - 1 of the list, after their missed updates, to `to` [at least count,
   /// at least D], float32 or bf16, and fills the rest of `to` with zeros. inverse_norms has one
   /// element per row of `to`.

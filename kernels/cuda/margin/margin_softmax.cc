@@ -54,13 +54,13 @@ class CudaMarginSoftmax : public MarginSoftmax {
         memory_(ops),
         kept_(ops) {}
 
-  void compute_inverse_norms() override {
-    rows_.compute_inverse_norms();
-    row_updates_.reset();
-  }
   void move(const Update& update) override;
 
  private:
+  void run_compute_inverse_norms(std::int64_t begin, std::int64_t end) override {
+    rows_.compute_inverse_norms(begin, end);
+    row_updates_.reset();
+  }
   void run_find_targets(const Batch& batch, const Tensor& cosines) override;
   void run_forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) override;
   void run_merge_parts(const Tensor& parts) override;

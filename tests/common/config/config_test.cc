@@ -363,6 +363,8 @@ TEST(ParseJob, RejectsValuesOutOfRange) {
         R"({"sample_unit": 6})",
         R"({"sample_unit": 128})",
         R"({"sample_unit": 8, "heads": "separate", "rec": ["a", "b"]})",
+        R"({"centre_storage": "host"})",
+        R"({"centre_cache": 0})",
         R"({"margin_scale": 0})",
         R"({"batch_size": 0})",
         R"({"embedding_size": 0})",
@@ -604,6 +606,12 @@ TEST(ParseJob, RejectsWhatOneByteCentresCannotDo) {
   parse(R"({"centre_momentum": 0, "init_centres": "mean"})");
 }
 
+TEST(ParseJob, RejectsCopiesOfCentresThatAreOnDisk) {
+  EXPECT_EQ(parse(R"({"centre_storage": "disk"})").centre_cache, 1024);
+  EXPECT_THAT(refusal(R"({"centre_storage": "disk", "replicate": true})"),
+              HasSubstr("replicate: found true, expected false with centre_storage \"disk\""));
+}
+
 TEST(ToJson, RoundTripsEveryKey) {
   json changed = to_json(JobConfig{});
   for (auto& [key, value] : changed.items()) {
@@ -614,7 +622,7 @@ TEST(ToJson, RoundTripsEveryKey) {
   changed.update(json::parse(
       R"({"network": "r100", "loss": {"name": "adaface", "m": 0.25, "h": 0.5, "t_alpha": 0.5}, "margin_list": [1.0, 0.25, 0.125],
       "margin_gradient": "exact", "precision": "bf16", "exchange_precision": "bf16",
-      "centre_precision": "bf16", "centre_momentum": 0.5, "optimizer": "adamw",
+      "centre_precision": "bf16", "centre_storage": "disk", "centre_momentum": 0.5, "optimizer": "adamw",
       "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5},
       "lr_scaling": "sqrt", "rec": ["d", "e"],
       "identities": ["", "x.txt"], "heads": "separate", "head_classes": [3, 4],
@@ -631,6 +639,8 @@ TEST(ToJson, RoundTripsEveryKey) {
   for (const auto& [key, value] : changed.items()) EXPECT_NE(value, defaults[key]) << key;
   json shared = changed, separate = changed;  // these pairs exclude each other
   shared["balance_classes"] = false;
+  shared["centre_storage"] = "device";
+  separate["replicate"] = false;
   separate["read"] = "random";
   shared["sub_centres"] = 1;
   separate["init_centres"] = "random";

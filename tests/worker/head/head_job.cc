@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <random>
@@ -28,9 +29,11 @@ class RankRun {
     }
     *head_->state().loss = job.loss_state;
     if (!job.centres.empty()) {
-      const RowRange shard = head_->shard();
-      copy_rows_to_device(*ops_, head_->state().centres,
-                          job.centres.data() + shard.begin * job.options.centre_size());
+      each_piece(head_->state().centres, PageUse::kChange,
+                 [&](RowRange rows, const ScaledRows& centres) {
+                   copy_rows_to_device(*ops_, centres,
+                                       job.centres.data() + rows.begin * job.options.centre_size());
+                 });
       head_->state_changed();
     }
     if (const Tensor teacher = head_->teacher()) {
@@ -68,7 +71,7 @@ class RankRun {
     const MicroBatch& batch = job_.micro_batches[static_cast<std::size_t>(i)];
     const std::int64_t acc = job_.options.gradient_acc;
     const std::int64_t update = i / acc + 1;
-    const ActiveCentres active = head_->sample(batch.labels, update);
+    const ActiveCentres active = next_active(i);
     const std::int64_t n = std::ssize(batch.labels) / job_.options.labels_per_image;
     const auto memory = ops_->allocate(batch.embeddings.size() * sizeof(float));
     const Tensor embeddings(memory->data(), DType::kFloat32, {n, job_.options.embedding_size});
@@ -92,14 +95,42 @@ class RankRun {
     return result;
   }
 
-  void copy_rows(const ScaledRows& from, std::vector<float>& to) const {
-    copy_rows_to_host(*ops_, to.data() + head_->shard().begin * job_.options.centre_size(), from);
+  /// Returns the active classes of a micro-batch, and begins to read those of later ones.
+  ActiveCentres next_active(std::int64_t i) {
+    const std::int64_t end = std::min(i + 1 + job_.reads_ahead, std::ssize(job_.micro_batches));
+    for (std::int64_t next = i + std::ssize(ahead_); next < end; ++next) {
+      ahead_.push_back(head_->sample(job_.micro_batches[static_cast<std::size_t>(next)].labels,
+                                     next / job_.options.gradient_acc + 1));
+      if (job_.reads_ahead > 0) head_->read_ahead(ahead_.back());
+    }
+    ActiveCentres active = std::move(ahead_.front());
+    ahead_.pop_front();
+    return active;
+  }
+
+  /// Calls f(classes, their rows of the table) for each part of the shard.
+  template <typename F>
+  void each_piece(const ScaledRows& table, PageUse use, const F& f) {
+    const RowRange shard = head_->shard();
+    const std::int64_t most = rows_at_once(table.shape[1]);
+    for (std::int64_t begin = shard.begin; begin < shard.end; begin += most) {
+      const RowRange rows{begin, std::min(begin + most, shard.end)};
+      const auto pinned = head_->pin(rows, use);
+      f(rows, row_range(table, begin - shard.begin, rows.size()));
+    }
+  }
+
+  void copy_rows(const ScaledRows& from, std::vector<float>& to) {
+    each_piece(from, PageUse::kRead, [&](RowRange rows, const ScaledRows& part) {
+      copy_rows_to_host(*ops_, to.data() + rows.begin * job_.options.centre_size(), part);
+    });
   }
 
   const HeadJob& job_;
   const std::unique_ptr<Ops> ops_;
   StagedComm comm_;
   std::unique_ptr<Head> head_;
+  std::deque<ActiveCentres> ahead_;  // of the next micro-batches
 };
 
 }  // namespace

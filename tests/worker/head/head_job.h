@@ -30,6 +30,7 @@ struct HeadJob {
   std::vector<std::int64_t> updates_left_out = {};  ///< numbers of the skipped updates
   LossState loss_state = {};                        ///< before the first micro-batch
   std::vector<float> teacher_centres = {};          ///< [C, E], of length 1
+  int reads_ahead = 0;   ///< micro-batches whose rows are read before their turn
   bool resumes = false;  ///< before each micro-batch, the head gets its state as from a checkpoint
   [[nodiscard]] bool left_out(std::int64_t update) const {
     return std::ranges::count(updates_left_out, update) > 0;

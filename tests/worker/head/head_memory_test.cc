@@ -69,7 +69,7 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
       {.dimension = options.sub_centres * kMemoryDimension, .sub_centres = options.sub_centres});
   const auto softmax = make_margin_softmax(ops, options, centres.table());
   const std::size_t before_norms = testing::bytes_of_new();
-  softmax->compute_inverse_norms();
+  softmax->compute_inverse_norms(0, centres.shard().size());
   const std::size_t of_norms = testing::bytes_of_new() - before_norms;
   std::vector<float> x = testing::random_matrix(kMemorySamples, kMemoryDimension, 1, 1);
   std::vector<RowStatistics> statistics(kMemorySamples);

@@ -331,6 +331,28 @@ TEST(PlannedGpu, Fits29MillionClassesInto80Gigabytes) {
   EXPECT_TRUE(plan.fits()) << plan.total();
 }
 
+TEST(PlannedCentres, OnDiskTakeTheCacheInsteadOfTheTables) {
+  PlannedJob planned{.job = {.network = "mbf",
+                             .sample_rate = 0.001,
+                             .centre_precision = CentrePrecision::kInt8,
+                             .centre_storage = CentreStorage::kDisk,
+                             .centre_cache = 512,
+                             .batch_size = 2,
+                             .save_every_steps = 10,
+                             .num_classes = 100'000'000},
+                     .data = {.height = 32, .width = 32}};
+  const MemoryPlan plan = plan_memory(planned, plan_backbone(planned), std::uint64_t{8} << 30);
+  // The window of 32 MiB, and 12 bytes for each page of the file.
+  const std::uint64_t file = 100'000'000ull * 2 * 512;
+  EXPECT_EQ(plan.part("centres' cache").bytes, (std::uint64_t{544} << 20) + file / 4096 * 12);
+  EXPECT_TRUE(plan.checkpoints_in_place);
+  EXPECT_EQ(plan.checkpoint_copy, 0u);
+  EXPECT_TRUE(plan.fits()) << plan.total();
+  planned.job.num_classes = 1000;  // the tables are smaller than the cache
+  EXPECT_LT(plan_memory(planned, plan_backbone(planned), 0).part("centres' cache").bytes,
+            1000u * 2 * 512 + 3 * 4096);
+}
+
 TEST(PlannedBackbone, GrowsWithBatchSizeAndSynchronisedStatistics) {
   PlannedJob planned{.job = {.network = "mbf", .batch_size = 2, .num_classes = 10},
                      .data = {.height = 32, .width = 32}};

@@ -114,6 +114,13 @@ TEST(TimeMessage, NamesTheLongestPhaseFirst) {
             "where the time went: backward 56.2 %, forward 31.2 %, head 12.5 %");
 }
 
+TEST(PagingMessage, HasHitsBytesAndTheTimeWaited) {
+  EXPECT_EQ(paging_message(
+                {.used = 1024, .hits = 256, .read = 768, .written = 512, .waited_seconds = 1.25}),
+            "class centres on disk: 25.0 % of 4.00 MiB were in the cache, read 3.00 MiB, wrote "
+            "2.00 MiB, waited 1.2 s");
+}
+
 TEST(TrainingLog, WritesOneObjectForEachStepAndAddsUpItsPhases) {
   const TemporaryFolder folder;
   TrainingLog log({.output = folder.path(), .global_batch = 64});

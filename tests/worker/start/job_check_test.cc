@@ -40,6 +40,14 @@ TEST_F(JobCheck, RejectsHalfPrecisionOnlyOnACpu) {
   EXPECT_NO_THROW(check_job(planned_));
 }
 
+TEST_F(JobCheck, RejectsCentresOnDiskOnlyOnAGpu) {
+  planned_.job.centre_storage = CentreStorage::kDisk;
+  EXPECT_NO_THROW(check_job(planned_));
+  planned_.gpu = true;
+  EXPECT_THAT(refusal(), HasSubstr("centre_storage: found disk, expected device for a worker on a "
+                                   "GPU"));
+}
+
 TEST_F(JobCheck, RejectsABufferWithoutRoomForTwoBatches) {
   planned_.job.read = ReadKind::kSequential;
   planned_.job.read_buffer_mib = 1;

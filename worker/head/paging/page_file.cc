@@ -1,0 +1,87 @@
+#include "worker/head/paging/page_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "common/byte_size.h"
+#include "common/error.h"
+#include "common/files/fd.h"
+#include "common/files/file_error.h"
+#include "common/random_id.h"
+
+namespace pfc {
+namespace {
+
+class UnnamedFile : public PageFile {
+ public:
+  UnnamedFile(std::filesystem::path folder, std::uint64_t bytes)
+      : folder_(std::move(folder)), fd_(create(folder_)) {
+    reserve(bytes);
+    // Without O_DIRECT, the kernel also keeps the pages in its cache, which it can shrink.
+    const int flags = ::fcntl(fd_, F_GETFL);
+    if (flags >= 0) static_cast<void>(::fcntl(fd_, F_SETFL, flags | O_DIRECT));
+  }
+
+  void read(std::uint64_t offset, std::span<std::byte> to) override {
+    while (!to.empty()) {
+      const ssize_t done = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
+      if (done < 0 && errno == EINTR) continue;
+      if (done < 0) fail("read", to.size(), offset, file_error_text(errno));
+      if (done == 0) fail("read", to.size(), offset, "the file ends there");
+      to = to.subspan(static_cast<std::size_t>(done));
+      offset += static_cast<std::uint64_t>(done);
+    }
+  }
+
+  void write(std::uint64_t offset, std::span<const std::byte> from) override {
+    while (!from.empty()) {
+      const ssize_t done = ::pwrite(fd_, from.data(), from.size(), static_cast<off_t>(offset));
+      if (done < 0 && errno == EINTR) continue;
+      if (done < 0) fail("write", from.size(), offset, file_error_text(errno));
+      if (done == 0) fail("write", from.size(), offset, "the device accepts no more bytes");
+      from = from.subspan(static_cast<std::size_t>(done));
+      offset += static_cast<std::uint64_t>(done);
+    }
+  }
+
+ private:
+  static Fd create(const std::filesystem::path& folder) {
+    as_storage_error([&] { std::filesystem::create_directories(folder); });
+    const std::filesystem::path path = folder / (".centres-" + random_id() + ".tmp");
+    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (fd < 0) throw StorageError(path.string() + ": " + file_error_text(errno));
+    static_cast<void>(::unlink(path.c_str()));
+    return fd;
+  }
+
+  void reserve(std::uint64_t bytes) {
+    const auto size = static_cast<off_t>(bytes);
+    if (::fallocate(fd_, 0, 0, size) == 0) return;
+    if (errno == EOPNOTSUPP && ::ftruncate(fd_, size) == 0) return;
+    throw StorageError(
+        folder_.string() + ": cannot reserve " + byte_size_text(bytes) +
+        " for the class centres of a worker (centre_storage disk): " + file_error_text(errno));
+  }
+
+  [[noreturn]] void fail(const char* what, std::size_t bytes, std::uint64_t offset,
+                         const std::string& reason) const {
+    throw StorageError(folder_.string() + ": temporary file of class centres: cannot " + what +
+                       " " + std::to_string(bytes) + " bytes at offset " + std::to_string(offset) +
+                       ": " + reason);
+  }
+
+  const std::filesystem::path folder_;
+  const Fd fd_;
+};
+
+}  // namespace
+
+std::unique_ptr<PageFile> make_page_file(const std::filesystem::path& folder, std::uint64_t bytes) {
+  return std::make_unique<UnnamedFile>(folder, bytes);
+}
+
+}  // namespace pfc
