@@ -168,7 +168,7 @@ void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
   });
   if (in.active.pages) t.phase("centres_wait", [&] { in.active.pages->wait(); });
   so_far.head = t.phase("head", [&] {
-    return t.head->run(head_step(t, in, micro, theirs)); // [N, D], [N], [S, D]; statistics: comm 2
+    return t.head->run(head_step(t, in, micro, theirs)); // [N, D], [N], [S, D]; statistics: comm 2, 3
   });
   expect_finite_loss(t, so_far);
   if (compares_embeddings(t)) {
@@ -176,7 +176,7 @@ void micro_step(Trainer& t, StepSoFar& so_far, std::int64_t micro) {
   }
   const Tensor d_emb = rows_of(t, t.d_embeddings, micro);                     // [B, D]
   t.phase("reduce_scatter", [&] {
-    t.exchange.reduce_scatter(so_far.head.d_embeddings, d_emb);               // comm 3
+    t.exchange.reduce_scatter(so_far.head.d_embeddings, d_emb);               // comm 4
   });
   if (compares_embeddings(t)) t.phase("teacher", [&] { t.distillation->add_gradient(d_emb); });
   t.phase("backward", [&] {

@@ -144,6 +144,11 @@ void TrainingSession::measure_nccl() {
                    {shapes.d_embeddings[0] / job.gradient_acc, shapes.d_embeddings[1]});
   comms.step->all_gather(own, all);
   comms.step->reduce_scatter_sum(all, own);
+  // Of the head's statistics. NCCL then connects every worker with every other one.
+  const auto workers = static_cast<std::int64_t>(membership.world_size);
+  const std::int64_t bytes = static_cast<std::int64_t>(all.bytes()) / 2 / workers * workers;
+  auto* const second = static_cast<std::byte*>(all.data) + bytes;
+  comms.step->all_to_all({all.data, DType::kUInt8, {bytes}}, {second, DType::kUInt8, {bytes}});
   if (job.sync_bn || job.label_smoothing > 0 || job.labels_per_image > 1 ||
       uses_target_cosines(job.loss) || is_uniface(job.loss) || local.teacher) {
     comms.step->all_reduce_sum(own);

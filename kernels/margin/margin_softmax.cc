@@ -166,6 +166,8 @@ void MarginSoftmax::target_cosines(std::span<float> cosines) {
 void MarginSoftmax::merge_parts(const Tensor& parts) {
   expect({"margin_softmax.merge_parts", "parts", parts}, DType::kUInt8,
          {parts.shape[0], parts.shape[1], kStatisticsBytes});
+  check(parts.shape[0] > 0 && parts.shape[1] > 0,
+        "margin_softmax.merge_parts: parts must have workers and samples");
   run_merge_parts(parts);
 }
 

@@ -37,13 +37,13 @@ class Train(JobTest):
         # Each of two workers sends half of its gradients and then half of the sums.
         model = (self.folder / "out" / "backbone.safetensors").stat().st_size
         self.assertAlmostEqual(sent["gradients"] / (3 * model), 1, delta=0.1)
-        # In each step: the embeddings [4, 64], 24 bytes of statistics for each of 8 samples, and half of the
-        # gradients of 8 embeddings. Once, for a histogram: half of 8 cosines and half of their sums.
+        # In each step: the embeddings [4, 64]; 24 bytes of statistics for each of the other worker's 4 samples, and
+        # as many of its own 4 samples after merging; half of the gradients of 8 embeddings. Once, for a histogram: half of 8 cosines and half of their sums.
         self.assertEqual(sent["step"], 3 * (4 * 4 * 64 + 8 * 24 + 4 * 4 * 64) + 8 * 4)
         # 4 labels and 3 signals of 8 bytes; prefetched batches count too.
         self.assertGreaterEqual(sent["inputs"], 3 * 7 * 8)
-        self.assertEqual(third_step["comm_calls"]["step"], 3 * 3 + 1,
-                         "three collectives a step, and one for the histograms of the first step")
+        self.assertEqual(third_step["comm_calls"]["step"], 4 * 3 + 1,
+                         "four collectives a step, and one for the histograms of the first step")
 
     def test_a_job_of_one_step_has_the_full_learning_rate(self):
         self.finished(2, self.job(batch_size=40, num_epoch=1))  # all 80 images in one batch

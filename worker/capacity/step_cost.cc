@@ -32,6 +32,7 @@ class Collectives {
   [[nodiscard]] double latency() const {
     const double link = std::max(c_.machine.local.latency, c_.hosts() > 1 ? c_.network.latency : 0);
     // NCCL sends small messages along trees (NCCL docs: LL protocol), Gloo to all workers at once.
+    // An all-to-all of NCCL is counted in the same way, although its messages go directly.
     const double steps = c_.machine.gpu ? std::log2(static_cast<double>(c_.workers)) : 1;
     return std::max(1.0, steps) * link;
   }

@@ -22,7 +22,7 @@ struct TimedCollectives {
   CollectiveSeconds seconds;
 };
 
-/// Times an all-reduce of the backbone's gradients, and the head's three collectives with the sizes
+/// Times an all-reduce of the backbone's gradients, and the head's four collectives with the sizes
 /// of one micro-batch. The time of each collective is that of its fastest run on this worker, of
 /// several runs. `gradient_bytes`: size of the gradients. Above 64 MiB or over a slow network,
 /// reduces a part. `host_comm` is for host memory. Collective. Throws CommError.

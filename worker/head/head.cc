@@ -230,9 +230,9 @@ class ShardedHead : public Head {
   std::vector<double> target_shares_;                    // [N], if there may be several labels
   std::int64_t samples_ = 0;                             // N of the buffers below
   std::unique_ptr<Buffer> d_embeddings_;                 // [N, D]
-  std::unique_ptr<Buffer> statistics_;                   // RowStatistics [W n], n >= N / W
-  std::unique_ptr<Buffer> parts_;                        // RowStatistics [W, n]; null if W is 1
-  std::unique_ptr<Buffer> logits_;                       // [summed_numbers(), N], or null
+  std::unique_ptr<Buffer> statistics_;  // RowStatistics [W n], n = N / W rounded up
+  std::unique_ptr<Buffer> parts_;       // RowStatistics [W, n]; null if W is 1
+  std::unique_ptr<Buffer> logits_;      // [summed_numbers(), N], or null
 };
 
 HeadResult ShardedHead::run(const Step& step) {
@@ -438,7 +438,8 @@ void ShardedHead::reserve(std::int64_t samples) {
   statistics_ = ops_.allocate(bytes.statistics);
   if (bytes.parts > 0) parts_ = ops_.allocate(bytes.parts);
   const auto words = static_cast<std::int64_t>(bytes.statistics / sizeof(float));
-  ops_.fill({statistics_->data(), DType::kFloat32, {words}}, 0);  // also the rows beyond N
+  ops_.fill({statistics_->data(), DType::kFloat32, {words}},
+            0);  // rows beyond N are sent, but never read
   if (bytes.logits > 0) logits_ = ops_.allocate(bytes.logits);
   samples_ = samples;
 }

@@ -31,7 +31,7 @@ HeadJob job_at_rate(double rate, const TestDevice& device,
                  .optimizer = optimizer};
   job.lr = 0.01;
   for (std::uint64_t i = 0; i < 3; ++i) {
-    job.micro_batches.push_back(random_batch(30, kPrimeClasses, kWorkersDimension, 40 + i));
+    job.micro_batches.push_back(random_batch(31, kPrimeClasses, kWorkersDimension, 40 + i));
   }
   return job;
 }
@@ -102,7 +102,7 @@ TEST_P(HeadOnWorkers, AgreesWithOneWorkerIfEachShardHasHardlyMoreThanOneClass) {
 TEST_P(HeadOnWorkers, AgreesWithOneWorkerIfCentresMissManyUpdates) {
   HeadJob missing = job_at_rate(0.05, device_);
   for (std::uint64_t i = 3; i < 25; ++i) {
-    missing.micro_batches.push_back(random_batch(30, kPrimeClasses, kWorkersDimension, 40 + i));
+    missing.micro_batches.push_back(random_batch(31, kPrimeClasses, kWorkersDimension, 40 + i));
   }
   expect_same(run_head(missing, workers_), run_head(missing, 1));
 }
