@@ -122,7 +122,7 @@ class Head {
   /// Begins to read the rows of these classes, if the tables are in a file. run() waits for them;
   /// a caller that wants to know how long calls active.pages->wait() before. Thread-safe, and
   /// returns at once. REQUIRES: called in the order of the run() calls, for all of them or none.
-  virtual void read_ahead(ActiveCentres& active) const = 0;
+  virtual void read_ahead(ActiveCentres& /*active*/) const {}
 
   struct Step {
     Tensor all_embeddings;  ///< [N, D], not normalised
@@ -173,9 +173,11 @@ class Head {
   /// Keeps the rows of these classes of shard() in memory while the result exists. Null if the
   /// tables are not in a file. REQUIRES: at most rows_at_once() rows (row_copy.h). Throws
   /// StorageError.
-  [[nodiscard]] virtual std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use) = 0;
+  [[nodiscard]] virtual std::unique_ptr<PinnedPages> pin(RowRange /*classes*/, PageUse /*use*/) {
+    return nullptr;
+  }
   /// Returns the numbers of pages read and written so far; zeros if the tables are not in a file.
-  [[nodiscard]] virtual PagingCounters paging() const = 0;
+  [[nodiscard]] virtual PagingCounters paging() const { return {}; }
   /// Returns the loss's state before this step, which is that of the last run() or the next one.
   [[nodiscard]] virtual const LossState& loss_before(std::int64_t step) const = 0;
   /// Copies the centres of these classes of shard() to rows [n, centre_size()] in host memory, as
