@@ -59,6 +59,7 @@ double time_head(Ops& ops, Comm& comm, const PlannedJob& p, int passes) {
   HeadOptions options = planned_head(p);
   options.gradient_acc = 1;
   options.moves_later = false;
+  options.centre_file = {};
   const std::unique_ptr<Head> head = make_head(ops, comm, options);
   const OwnedTensor embeddings(ops, {samples, options.embedding_size});
   ops.fill(embeddings, 1e-2F);

@@ -115,7 +115,7 @@ std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan
   constexpr std::array kOfAllWorkers{"class centres", "centres' momentum",
                                      "centres' second moment"};
   constexpr std::array kOfRankZero{"backbone weights", "backbone optimizer"};
-  std::uint64_t one = 0;
+  std::uint64_t one = plan.centre_file * static_cast<std::uint64_t>(planned.world_size);
   for (const MemoryPart& part : plan.parts) {
     if (std::ranges::find(kOfAllWorkers, part.name) != kOfAllWorkers.end()) {
       one += part.bytes * static_cast<std::uint64_t>(planned.world_size);
@@ -128,8 +128,9 @@ std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan
 std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan) {
   const JobConfig& job = planned.job;
   const bool saves = job.save_every_steps > 0 || job.save_every_seconds > 0;
-  return checkpoint_bytes(planned, plan) *
-         static_cast<std::uint64_t>(saves ? job.keep_checkpoints + 1 : 1);
+  const std::uint64_t files = plan.centre_file * static_cast<std::uint64_t>(planned.world_size);
+  return files + checkpoint_bytes(planned, plan) *
+                     static_cast<std::uint64_t>(saves ? job.keep_checkpoints + 1 : 1);
 }
 
 std::vector<CheckFinding> output_findings(const JobConfig& job, std::uint64_t needed) {

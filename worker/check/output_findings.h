@@ -27,7 +27,8 @@ class FolderForAWhile {
 std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan);
 
 /// Returns the maximum size in bytes of the job's checkpoints in its output folder: all that it
-/// keeps, plus the one that it writes before it removes the oldest.
+/// keeps, plus the one that it writes before it removes the oldest, and with centre_storage disk
+/// the files of the class centres.
 std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan);
 
 /// Checks the host of rank 0, which writes there. Leaves nothing behind. `needed` is in bytes.

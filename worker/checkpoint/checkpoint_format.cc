@@ -163,9 +163,10 @@ void check_in_range(const Identity& id) {
                           within(0, id.classes, kMost) && within(1, id.embedding_size, kMost) &&
                           within(0, id.loss_scale.updates, t.images);
   if (!all_within) throw InputError("step, world_size or another number is out of range");
-  if (id.sample_unit < 1 || !std::has_single_bit(static_cast<std::uint64_t>(id.sample_unit))) {
+  if (!within(1, id.sample_unit, 64) ||
+      !std::has_single_bit(static_cast<std::uint64_t>(id.sample_unit))) {
     throw InputError("positions: sample_unit is " + std::to_string(id.sample_unit) +
-                     ", expected a power of two");
+                     ", expected a power of two up to 64");
   }
 }
 

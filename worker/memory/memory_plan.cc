@@ -392,6 +392,7 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
     }
   }
   const bool in_file = head.file > 0;
+  plan.centre_file = head.file;
   plan.checkpoints_in_place = in_file && saves_while_training(p.job);
   if (saves_while_training(p.job) && !in_file) {
     plan.checkpoint_copy = checkpoint_copy_bytes(head, b, moments, updates(p));

@@ -83,7 +83,8 @@ struct MemoryPlan {
   /// The copy for checkpoints would not fit, or the class centres are in a file. The copy is not in
   /// `parts`: training waits while a checkpoint is written.
   bool checkpoints_in_place = false;
-  std::uint64_t available = 0;  ///< as given to plan_memory()
+  std::uint64_t centre_file = 0;  ///< file of this worker's class centres (centre_storage disk)
+  std::uint64_t available = 0;    ///< as given to plan_memory()
 
   [[nodiscard]] std::uint64_t total() const;
   [[nodiscard]] bool fits() const { return total() <= available; }

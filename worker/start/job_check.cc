@@ -52,9 +52,15 @@ void check_classes(const PlannedJob& p) {
         "and nothing would be learnt");
   }
   check_head_classes(p.job);
-  if (p.job.num_classes >= p.world_size) return;
-  throw InputError(fmt::format("{} would share {} classes: start fewer workers",
-                               counted(p.world_size, "worker"), p.job.num_classes));
+  const std::int64_t blocks = blocks_of(p.job.num_classes, p.job.sample_unit);
+  if (blocks >= p.world_size) return;
+  if (p.job.sample_unit == 1) {
+    throw InputError(fmt::format("{} would share {} classes: start fewer workers",
+                                 counted(p.world_size, "worker"), p.job.num_classes));
+  }
+  throw InputError(fmt::format(
+      "{} would share {} blocks of {} classes: start fewer workers, or lower sample_unit",
+      counted(p.world_size, "worker"), blocks, p.job.sample_unit));
 }
 
 /// Rejects keys that need one label for each image.
@@ -135,8 +141,8 @@ int most_workers(const PlannedJob& p) {
       return false;
     }
   };
-  const std::int64_t largest =
-      std::min<std::int64_t>(p.job.num_classes, std::numeric_limits<int>::max());
+  const std::int64_t largest = std::min<std::int64_t>(
+      blocks_of(p.job.num_classes, p.job.sample_unit), std::numeric_limits<int>::max());
   std::int64_t most = p.world_size, too_many = largest + 1;
   while (too_many - most > 1) {
     const std::int64_t middle = (most + too_many) / 2;

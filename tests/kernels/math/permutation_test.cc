@@ -25,6 +25,22 @@ TEST(Permutation, HasEveryPlaceOnceAndAnInverse) {
   }
 }
 
+TEST(Permutation, HasThePlacesThatCheckpointsRelyOn) {
+  const auto places = [](std::uint64_t seed, std::uint64_t n) {
+    const Permutation permutation(seed, n);
+    std::vector<std::uint64_t> first;
+    for (std::uint64_t i = 0; i < 6; ++i) first.push_back(permutation.place_of(i));
+    return first;
+  };
+  using Places = std::vector<std::uint64_t>;
+  EXPECT_EQ(places(0, 17), (Places{8, 14, 2, 7, 1, 3}));
+  EXPECT_EQ(places(0, 97), (Places{81, 84, 94, 38, 32, 93}));
+  EXPECT_EQ(places(1, 1025), (Places{324, 613, 646, 99, 223, 929}));
+  EXPECT_EQ(places(1, (std::uint64_t{1} << 40) + 1),
+            (Places{869'972'277'356, 558'202'747'993, 450'250'412'736, 290'442'748'747,
+                    1'023'590'353'475, 211'107'708'468}));
+}
+
 TEST(Permutation, HasAnInverseForLargeTables) {
   for (const std::uint64_t n : {std::uint64_t{100'000'000}, (std::uint64_t{1} << 40) + 1}) {
     const Permutation permutation(3, n);

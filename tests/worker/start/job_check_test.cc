@@ -150,6 +150,9 @@ TEST_F(JobCheck, RejectsAStepLongerThanTheJob) {
 
 TEST_F(JobCheck, ReturnsTheMostWorkersOfTheJob) {
   EXPECT_EQ(most_workers(planned_), 100) << "limited by the classes";
+  planned_.job.sample_unit = 8;
+  EXPECT_EQ(most_workers(planned_), 13) << "limited by the blocks of classes";
+  planned_.job.sample_unit = 1;
   planned_.job.num_classes = 1'000;
   EXPECT_EQ(most_workers(planned_), 201) << "limited by the batches";
   planned_.job.gradient_acc = 200;

@@ -54,13 +54,17 @@ class UnnamedFile : public PageFile {
     const std::filesystem::path path = folder / (".centres-" + random_id() + ".tmp");
     Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (fd < 0) throw StorageError(path.string() + ": " + file_error_text(errno));
-    static_cast<void>(::unlink(path.c_str()));
+    if (::unlink(path.c_str()) != 0) {
+      throw StorageError(path.string() + ": cannot remove its name: " + file_error_text(errno));
+    }
     return fd;
   }
 
   void reserve(std::uint64_t bytes) {
     const auto size = static_cast<off_t>(bytes);
-    if (::fallocate(fd_, 0, 0, size) == 0) return;
+    int failed = ::fallocate(fd_, 0, 0, size);
+    while (failed != 0 && errno == EINTR) failed = ::fallocate(fd_, 0, 0, size);
+    if (failed == 0) return;
     if (errno == EOPNOTSUPP && ::ftruncate(fd_, size) == 0) return;
     throw StorageError(
         folder_.string() + ": cannot reserve " + byte_size_text(bytes) +

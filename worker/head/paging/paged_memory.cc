@@ -1,6 +1,7 @@
 #include "worker/head/paging/paged_memory.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -54,6 +55,10 @@ PagedMemory::PagedMemory(std::unique_ptr<PageFile> file, const PagedMemoryOption
   check(options.bytes % kPageBytes == 0 &&
             pages_of(options.bytes) <= std::numeric_limits<std::uint32_t>::max(),
         "paged memory: its size must be whole pages, fewer than 2^32");
+  if (static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) != kPageBytes) {
+    throw DeviceError("centre_storage disk needs a kernel with pages of 4096 bytes; this one has " +
+                      std::to_string(::sysconf(_SC_PAGESIZE)));
+  }
   pages_.resize(static_cast<std::size_t>(pages_of(options.bytes)));
   if (options.bytes > 0) data_ = reserve_addresses(options.bytes);
   try {
@@ -183,7 +188,7 @@ void PagedMemory::release(PinnedPages& set) {
           --pinned_;
         }
         if (page.pins > 0) continue;
-        page.again = page.listed && !set.in_window_;
+        if (!set.in_window_) page.again = page.listed;
         if (!page.listed) unpinned.push_back(static_cast<std::uint32_t>(p));
         page.listed = true;
       }
