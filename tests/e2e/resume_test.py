@@ -129,11 +129,11 @@ class Resume(JobTest):
             self.assertIn(b'"updated"', file.read(4096))
 
     def test_blocks_of_classes_resume_with_the_same_bits_and_also_at_other_positions(self):
-        keys = dict(batch_size=2, max_steps=6, num_epoch=2, sample_rate=0.3, sample_unit=8, sample_hold=2)
+        keys = dict(batch_size=2, max_steps=6, num_epoch=2, sample_rate=0.3, sample_unit=2, sample_hold=2)
         b = self.resumes_with_the_same_bits(3, **keys)
         manifest = json.loads((self.folder / "b/step-000000006/manifest.json").read_text())
-        self.assertEqual(manifest["positions"], {"sample_unit": 8, "seed": manifest["job"]["seed"]})
-        for step, unit, workers in ((7, 8, 1), (8, 1, 2), (9, 2, 2)):
+        self.assertEqual(manifest["positions"], {"sample_unit": 2, "seed": manifest["job"]["seed"]})
+        for step, unit, workers in ((7, 2, 1), (8, 1, 2), (9, 4, 2)):
             self.finished(workers, b, "--set", "resume=true", "--set", f"max_steps={step}", "--set", f"sample_unit={unit}")
         refused = self.train(1, self.job("c.json", output=str(self.folder / "c"), **{**keys, "sample_unit": 6}))
         self.assertIn("sample_unit: expected a power of two from 1 to 64, found 6", refused.stdout + refused.stderr)
