@@ -84,7 +84,7 @@ SafetensorsEntry table_in_pieces(Head& head, const std::string& name, const Tens
   const auto pieces = [&head, table](const ByteSink& sink) {
     const std::int64_t first = head.shard().begin;
     for (const RowRange& piece : pieces_of(head.shard(), table.shape[1])) {
-      const auto pinned = head.pin(piece, PageUse::kRead);
+      const auto pinned = head.pin(piece, PageUse::kRead, table);
       const Tensor rows = row_range(table, piece.begin - first, piece.size());
       sink({static_cast<const std::byte*>(rows.data), rows.bytes()});
     }

@@ -120,7 +120,8 @@ void ClassCentres::initialise(Ops& ops) {
                       {rows.data() + row * d, static_cast<std::size_t>(d)});
       if (options_.bias) rows[static_cast<std::size_t>((row + 1) * d - 1)] = 0;
     }
-    const auto pinned = pin({shard_.begin + begin, shard_.begin + begin + count}, PageUse::kChange);
+    const auto pinned =
+        pin({shard_.begin + begin, shard_.begin + begin + count}, PageUse::kChange, weight);
     copy_rows_to_device(ops, row_range(weight, begin, count), rows.data());
   }
 }
@@ -158,10 +159,13 @@ std::shared_ptr<PinnedPages> ClassCentres::read_ahead(std::span<const std::int64
   return paged_ ? paged_->read_ahead(pages_of(classes)) : nullptr;
 }
 
-std::unique_ptr<PinnedPages> ClassCentres::pin(RowRange classes, PageUse use) const {
+std::unique_ptr<PinnedPages> ClassCentres::pin(RowRange classes, PageUse use,
+                                               const Tensor& only) const {
   if (!paged_ || classes.size() == 0) return nullptr;
   std::vector<PageRange> pages;
-  each_table([&](Buffer& table) { add_pages(classes, table, pages); });
+  each_table([&](Buffer& table) {
+    if (!only || table.data() == only.data) add_pages(classes, table, pages);
+  });
   return paged_->pin(std::move(pages), use);
 }
 

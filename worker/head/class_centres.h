@@ -76,8 +76,10 @@ class ClassCentres {
   [[nodiscard]] std::shared_ptr<PinnedPages> read_ahead(
       std::span<const std::int64_t> classes) const;
   /// Keeps the rows of these classes in memory while the result exists, for reads, or also for
-  /// changes. Null without a file. REQUIRES: at most rows_at_once() rows.
-  [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use) const;
+  /// changes: those of `only`, a tensor of table(), or those of all tables if it is null. Returns
+  /// null without a file. REQUIRES: at most rows_at_once() rows.
+  [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use,
+                                                 const Tensor& only = {}) const;
   /// Calls f(some of the classes), in order, while the rows of these are in memory. Without a file,
   /// calls f(classes). classes: sorted.
   void in_pieces(std::span<const std::int64_t> classes,

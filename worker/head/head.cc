@@ -162,8 +162,9 @@ class ShardedHead : public Head {
             .loss = &loss_state_};
   }
 
-  [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use) override {
-    return centres_.pin(classes, use);
+  [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use,
+                                                 const Tensor& table) override {
+    return centres_.pin(classes, use, table);
   }
 
   [[nodiscard]] PagingCounters paging() const override { return centres_.paging(); }
@@ -305,7 +306,8 @@ void ShardedHead::compute_inverse_norms() {
   const std::int64_t most = options_.centre_file.on() ? rows_at_once(options_.centre_size()) : rows;
   for (std::int64_t begin = 0; begin < rows; begin += most) {
     const std::int64_t end = std::min(begin + most, rows);
-    const auto pinned = pin({shard().begin + begin, shard().begin + end}, PageUse::kRead);
+    const auto pinned =
+        pin({shard().begin + begin, shard().begin + end}, PageUse::kRead, centres_.table().weight);
     softmax_->compute_inverse_norms(begin, end);
   }
 }

@@ -170,11 +170,15 @@ class Head {
     LossState* loss = nullptr;  ///< state after the last whole step
   };
   [[nodiscard]] virtual State state() = 0;
-  /// Keeps the rows of these classes of shard() in memory while the result exists. Null if the
-  /// tables are not in a file. REQUIRES: at most rows_at_once() rows (row_copy.h). Throws
-  /// StorageError.
-  [[nodiscard]] virtual std::unique_ptr<PinnedPages> pin(RowRange /*classes*/, PageUse /*use*/) {
+  /// Keeps the rows of these classes of shard() in memory while the result exists: those of
+  /// `table`, one of state(), or those of all tables if it is null. Returns null if the tables are
+  /// not in a file. REQUIRES: at most rows_at_once() rows (row_copy.h). Throws StorageError.
+  [[nodiscard]] virtual std::unique_ptr<PinnedPages> pin(RowRange /*classes*/, PageUse /*use*/,
+                                                         const Tensor& /*table*/) {
     return nullptr;
+  }
+  [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use) {
+    return pin(classes, use, Tensor());
   }
   /// Returns the numbers of pages read and written so far; zeros if the tables are not in a file.
   [[nodiscard]] virtual PagingCounters paging() const { return {}; }

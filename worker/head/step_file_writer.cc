@@ -20,7 +20,7 @@ std::span<const float> read_rows(Ops& ops, Head& head, const ScaledRows& table,
     const auto most = static_cast<std::size_t>(rows_at_once(table.shape[1]));
     std::size_t end = done + 1;
     while (end < classes.size() && end - done < most && classes[end] == classes[end - 1] + 1) ++end;
-    const auto pinned = head.pin({classes[done], classes[end - 1] + 1}, PageUse::kRead);
+    const auto pinned = head.pin({classes[done], classes[end - 1] + 1}, PageUse::kRead, table);
     const ScaledRows rows =
         row_range(table, classes[done] - head.shard().begin, static_cast<std::int64_t>(end - done));
     copy_rows_to_host(ops, block.data() + done * d, rows);

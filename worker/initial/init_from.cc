@@ -87,7 +87,7 @@ void set_centres(std::span<const float> all, const TrainingState& state) {
       const auto row = all.subspan(label * dimension, dimension);
       rows.insert(rows.end(), row.begin(), row.end());
     }
-    const auto pinned = state.head.pin(piece, PageUse::kChange);
+    const auto pinned = state.head.pin(piece, PageUse::kChange, mine);
     copy_rows_to_device(state.ops, row_range(mine, piece.begin - shard.begin, piece.size()),
                         rows.data());
   }
@@ -107,7 +107,7 @@ std::vector<bool> set_centres_by_name(const NamedRows& named, const Dataset& dat
     ++count;
     const std::int64_t position = state.head.positions().position_of(c);
     if (!shard.contains(position)) continue;
-    const auto pinned = state.head.pin({position, position + 1}, PageUse::kChange);
+    const auto pinned = state.head.pin({position, position + 1}, PageUse::kChange, mine);
     copy_rows_to_device(state.ops, row_range(mine, position - shard.begin, 1),
                         named.rows.data() + found->second * mine.shape[1]);
     set[static_cast<std::size_t>(position - shard.begin)] = true;
