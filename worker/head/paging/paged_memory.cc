@@ -67,6 +67,9 @@ PagedMemory::PagedMemory(std::unique_ptr<PageFile> file, const PagedMemoryOption
   } catch (const std::system_error& error) {
     stop();
     throw DeviceError(std::string("cannot start threads that read class centres: ") + error.what());
+  } catch (...) {
+    stop();
+    throw;
   }
 }
 
@@ -205,6 +208,14 @@ void PagedMemory::release(PinnedPages& set) {
 /// Pins and requests the pages of the sets of read_ahead().
 void PagedMemory::plan() {
   Lock lock(mutex_);
+  try {
+    plan_until_closed(lock);
+  } catch (...) {  // no memory
+    fail(std::current_exception());
+  }
+}
+
+void PagedMemory::plan_until_closed(Lock& lock) {
   while (!closed_) {
     if (ahead_.empty() || error_) {
       planner_.wait(lock);

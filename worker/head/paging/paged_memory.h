@@ -127,6 +127,7 @@ class PagedMemory {
   void wait(PinnedPages& set);
   void wait_until_resident(Lock& lock, const PinnedPages& set, PageUse use);
   void plan();
+  void plan_until_closed(Lock& lock);
   Progress pin_some(PinnedPages& set, std::int64_t limit);
   void take(std::int64_t page, bool in_window);
   bool make_room(std::int64_t limit, std::int64_t wanted);
