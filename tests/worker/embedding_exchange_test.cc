@@ -16,7 +16,7 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kOwn = 24, kSize = 64;  // samples of a worker, numbers of an embedding
+constexpr std::int64_t kOwn = 24, kNumbers = 64;  // samples of a worker, and size of an embedding
 
 std::vector<float> random_numbers(std::int64_t count, unsigned seed) {
   std::mt19937 generator(seed);
@@ -42,7 +42,7 @@ class ExchangeOfEmbeddings : public ::testing::TestWithParam<int> {
   void on_ranks(Precision exchanged, const std::function<void(const Rank&)>& work) const {
     JobConfig job;
     job.batch_size = kOwn;
-    job.embedding_size = kSize;
+    job.embedding_size = kNumbers;
     job.exchange_precision = exchanged;
     testing::run_ranks(workers_, [&](Comm& comm) {
       const auto ops =
@@ -54,11 +54,11 @@ class ExchangeOfEmbeddings : public ::testing::TestWithParam<int> {
 
   /// Returns the gradients of this worker's embeddings in a step of the head.
   std::vector<float> gradients(const Rank& rank) const {
-    std::vector<float> x = random_numbers(kOwn * kSize, static_cast<unsigned>(rank.comm.rank()));
+    std::vector<float> x = random_numbers(kOwn * kNumbers, static_cast<unsigned>(rank.comm.rank()));
     std::vector<float> all(x.size() * static_cast<std::size_t>(workers_)), own(x.size());
-    const Tensor gathered(all.data(), {workers_ * kOwn, kSize});
-    rank.exchange.all_gather({x.data(), {kOwn, kSize}}, gathered);
-    const auto head = make_head(rank.ops, rank.comm, {.classes = 1000, .embedding_size = kSize});
+    const Tensor gathered(all.data(), {workers_ * kOwn, kNumbers});
+    rank.exchange.all_gather({x.data(), {kOwn, kNumbers}}, gathered);
+    const auto head = make_head(rank.ops, rank.comm, {.classes = 1000, .embedding_size = kNumbers});
     std::vector<std::int64_t> labels(static_cast<std::size_t>(workers_ * kOwn));
     for (std::size_t i = 0; i < labels.size(); ++i) {
       labels[i] = static_cast<std::int64_t>(i) * 7 % 1000;
@@ -66,7 +66,7 @@ class ExchangeOfEmbeddings : public ::testing::TestWithParam<int> {
     const ActiveCentres active = head->sample(labels, 1);
     const HeadResult result =
         head->run({.all_embeddings = gathered, .all_labels = labels, .active = active});
-    rank.exchange.reduce_scatter(result.d_embeddings, {own.data(), {kOwn, kSize}});
+    rank.exchange.reduce_scatter(result.d_embeddings, {own.data(), {kOwn, kNumbers}});
     return own;
   }
 
@@ -78,11 +78,13 @@ TEST_P(ExchangeOfEmbeddings, GathersRoundedEmbeddings) {
     const bool rounds = precision == Precision::kBf16 && workers_ > 1;
     on_ranks(precision, [&](const Rank& rank) {
       std::vector<float> own =
-          random_numbers(kOwn * kSize, static_cast<unsigned>(rank.comm.rank()));
+          random_numbers(kOwn * kNumbers, static_cast<unsigned>(rank.comm.rank()));
       std::vector<float> all(own.size() * static_cast<std::size_t>(workers_));
-      rank.exchange.all_gather({own.data(), {kOwn, kSize}}, {all.data(), {workers_ * kOwn, kSize}});
+      rank.exchange.all_gather({own.data(), {kOwn, kNumbers}},
+                               {all.data(), {workers_ * kOwn, kNumbers}});
       for (int from = 0; from < workers_; ++from) {
-        const std::vector<float> sent = random_numbers(kOwn * kSize, static_cast<unsigned>(from));
+        const std::vector<float> sent =
+            random_numbers(kOwn * kNumbers, static_cast<unsigned>(from));
         for (std::size_t i = 0; i < sent.size(); ++i) {
           ASSERT_EQ(all[static_cast<std::size_t>(from) * sent.size() + i],
                     rounds ? rounded(sent[i]) : sent[i]);
@@ -94,11 +96,11 @@ TEST_P(ExchangeOfEmbeddings, GathersRoundedEmbeddings) {
 
 TEST_P(ExchangeOfEmbeddings, SumsRoundedGradientsWithoutFurtherRounding) {
   on_ranks(Precision::kBf16, [&](const Rank& rank) {
-    const std::int64_t count = workers_ * kOwn * kSize;
+    const std::int64_t count = workers_ * kOwn * kNumbers;
     std::vector<float> all = random_numbers(count, static_cast<unsigned>(rank.comm.rank()));
-    std::vector<float> own(kOwn * kSize);
-    rank.exchange.reduce_scatter({all.data(), {workers_ * kOwn, kSize}},
-                                 {own.data(), {kOwn, kSize}});
+    std::vector<float> own(kOwn * kNumbers);
+    rank.exchange.reduce_scatter({all.data(), {workers_ * kOwn, kNumbers}},
+                                 {own.data(), {kOwn, kNumbers}});
     std::vector<double> want(own.size());
     for (int from = 0; from < workers_; ++from) {
       const std::vector<float> sent = random_numbers(count, static_cast<unsigned>(from));
