@@ -154,7 +154,7 @@ TEST_F(Paged, KeepsTheMostRecentlyUsedPages) {
   EXPECT_EQ(memory.counters().hits, hits + 20);
 }
 
-TEST_F(Paged, ReleasesPagesThatNobodyUsed) {
+TEST_F(Paged, ReleasesPagesForWhichNoCallerWaited) {
   PagedMemory memory = make(20);
   {
     auto first = memory.read_ahead({{0, 15}});
