@@ -24,7 +24,8 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kPages = 300;
 
-/// A file in memory. Reads and writes fail from call number `fails_at` on, counted from 1. 0: never.
+/// A file in memory. Reads and writes fail from call number `fails_at` on, counted from 1; 0: never
+/// fail.
 class FakeFile : public PageFile {
  public:
   explicit FakeFile(int fails_at = 0) : fails_at_(fails_at), bytes_(kPages * kPageBytes) {}
