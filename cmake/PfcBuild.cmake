@@ -118,8 +118,8 @@ function(pfc_test_is_built result)
 endfunction()
 
 # Environment of tests that compute but do not measure memory: glibc keeps freed memory and uses huge pages. By default
-# it returns large blocks to the kernel at once, which clears their pages again at the next allocation: half of the CPU
-# time of head_test and of a comparison with PyTorch.
+# it returns large blocks to the kernel at once, which clears their pages again at the next allocation. This took half
+# of the CPU time of head_test and of a comparison with PyTorch.
 set(PFC_COMPUTING_TEST "OMP_WAIT_POLICY=passive;MALLOC_MMAP_MAX_=0;MALLOC_TRIM_THRESHOLD_=1099511627776"
   "MALLOC_TOP_PAD_=67108864;GLIBC_TUNABLES=glibc.malloc.hugetlb=1")
 

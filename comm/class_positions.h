@@ -8,10 +8,9 @@
 
 namespace pfc {
 
-/// Sampling draws blocks of `sample_unit` adjacent positions together. Above 1, classes are at
-/// pseudo-random positions, so that the classes of a block have nothing to do with each other.
-/// Shards, active classes and all tables of centres use positions. Data, files for people and
-/// messages use labels.
+/// Sampling draws blocks of `sample_unit` adjacent positions. With sample_unit above 1, classes are
+/// at pseudo-random positions, so that the classes of a block are unrelated. Shards, active classes
+/// and all tables of centres use positions. Data, files for people and messages use labels.
 struct ClassPositions {
   std::int64_t classes = 0;
   std::int64_t sample_unit = 1;  ///< a power of two; 1: each class is at the position of its label

@@ -7,12 +7,12 @@
 
 namespace pfc {
 
-/// With exchange_precision fp32, these are collectives of float32. With bf16, embeddings are
-/// rounded to the nearest bf16 before they are sent, and each worker computes with the rounded
-/// embeddings of all workers, also of itself. On CPUs, gradients are rounded too; each worker
-/// receives the parts of its own gradients from all workers, and sums them in float64. On GPUs,
-/// NCCL sums gradients in float32: it adds those of a host before they cross the network, which
-/// moves fewer bytes than bf16 parts of every worker. A single worker rounds nothing.
+/// With exchange_precision fp32, float32 is sent. With bf16, embeddings are rounded to the nearest
+/// bf16 before they are sent, and each worker computes with the rounded embeddings of all workers,
+/// also with its own. On CPUs, gradients are rounded too: each worker receives the parts of its own
+/// gradients from all workers in bf16, and sums them in float64. On GPUs, NCCL sums gradients in
+/// float32. It adds those of a host before they cross the network. With many GPUs per host, this
+/// sends fewer bytes than a part in bf16 from every worker. A single worker rounds nothing.
 class EmbeddingExchange {
  public:
   /// Borrows ops and comm. REQUIRES: exchange_precision bf16 only if ops.activation_type() is bf16.

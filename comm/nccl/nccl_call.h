@@ -20,7 +20,7 @@ std::string nccl_error_text(ncclResult_t result, ncclComm_t comm);
 ncclResult_t nccl_state(ncclComm_t comm);
 
 /// Sends block r of `send` to rank r, and receives one block from each rank, as one group. `bytes`:
-/// size of a block. Returns like NCCL's own collectives.
+/// size of a block. Returns the same results as NCCL's own collectives.
 ncclResult_t nccl_all_to_all(const void* send, void* receive, std::size_t bytes, int ranks,
                              ncclComm_t comm, cudaStream_t stream);
 

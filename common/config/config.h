@@ -192,7 +192,7 @@ struct JobConfig {
   CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< type of class centres
   CentreStorage centre_storage = CentreStorage::kDevice;
   std::int64_t centre_cache = 1024;  ///< with kDisk: MiB of a worker's memory for class centres
-  Precision exchange_precision = Precision::kFp32;  ///< embeddings between workers; or kBf16
+  Precision exchange_precision = Precision::kFp32;  ///< type of sent embeddings; or kBf16
   bool tf32 = false;              ///< allow TF32 rounding of inputs in a GPU's float32 products
   bool cuda_graphs = true;        ///< launch the fixed parts of a step as CUDA graphs
   double logits_memory = 0.1;     ///< memory for kept logits / memory of centres and momentum

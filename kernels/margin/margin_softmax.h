@@ -255,7 +255,7 @@ class MarginSoftmax {
   void check_gradient(const char* op, const Tensor& d_embeddings) const;
   void check_logits(const char* op, const Tensor& logits) const;
 
-  /// Rows of table_.
+  /// begin, end: rows of table_.
   virtual void run_compute_inverse_norms(std::int64_t begin, std::int64_t end) = 0;
   virtual void run_find_targets(const Batch& batch, const Tensor& cosines) = 0;
   virtual void run_forward(const Batch& batch, const Tensor& statistics, const Tensor& logits) = 0;

@@ -8,12 +8,12 @@
 
 namespace pfc {
 
-/// A permutation of 0 .. n - 1 that depends only on seed and n. Checkpoints rely on its values.
-/// Element and inverse take the same time for any n. A Feistel network of four rounds (Luby and
-/// Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988) with
-/// Philox as its round function permutes the numbers below the next power of two. A result of n or
-/// above goes through the network again (cycle walking: Black and Rogaway, "Ciphers with arbitrary
-/// finite domains", 2002), on average less than once.
+/// A permutation of 0 .. n - 1 that depends only on seed and n. Checkpoints rely on its values. The
+/// time of place_of() and element_at() does not grow with n. A Feistel network of four rounds (Luby
+/// and Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988)
+/// with Philox as its round function permutes the numbers below the next power of two. A result of
+/// n or above goes through the network again (cycle walking: Black and Rogaway, "Ciphers with
+/// arbitrary finite domains", 2002), on average less than once.
 class Permutation {
  public:
   /// REQUIRES: n is 1 or more.

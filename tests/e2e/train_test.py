@@ -38,7 +38,8 @@ class Train(JobTest):
         model = (self.folder / "out" / "backbone.safetensors").stat().st_size
         self.assertAlmostEqual(sent["gradients"] / (3 * model), 1, delta=0.1)
         # In each step: the embeddings [4, 64]; 24 bytes of statistics for each of the other worker's 4 samples, and
-        # as many of its own 4 samples after merging; half of the gradients of 8 embeddings. Once, for a histogram: half of 8 cosines and half of their sums.
+        # 24 bytes of merged statistics for each of its own 4 samples; half of the gradients of 8 embeddings. Once, for
+        # a histogram: half of 8 cosines and half of their sums.
         self.assertEqual(sent["step"], 3 * (4 * 4 * 64 + 8 * 24 + 4 * 4 * 64) + 8 * 4)
         # 4 labels and 3 signals of 8 bytes; prefetched batches count too.
         self.assertGreaterEqual(sent["inputs"], 3 * 7 * 8)

@@ -50,10 +50,10 @@ struct CentreBytes {
   [[nodiscard]] std::size_t file() const;
 };
 
-/// Owns the tables, in device memory or in a file. Then only some rows are in memory: those of
-/// read_ahead() and pin(). All other rows of table() must not be used. Scales are always in device
-/// memory. Host memory holds the number of updates that each row has
-/// seen, and the history of updates of the whole job: 12 bytes per update.
+/// Owns the tables, in device memory or in a file. With a file, only the rows of read_ahead() and
+/// pin() are in memory, and all other rows of table() must not be used. Scales are always in device
+/// memory. Host memory holds the number of updates that each row has seen, and the history of
+/// updates of the whole job: 12 bytes per update.
 class ClassCentres {
  public:
   /// Returns what a shard of `rows` classes allocates, without the history.
@@ -71,22 +71,22 @@ class ClassCentres {
   /// MarginSoftmax::compute_inverse_norms() does.
   [[nodiscard]] CentreTable table();
 
-  /// Begins to read the rows of these classes (sorted, of the shard) from the file. Null without a
-  /// file. Thread-safe.
+  /// Begins to read the rows of these classes (sorted, of the shard) from the file. Returns null
+  /// without a file. Thread-safe.
   [[nodiscard]] std::shared_ptr<PinnedPages> read_ahead(
       std::span<const std::int64_t> classes) const;
-  /// Keeps the rows of these classes in memory while the result exists, for reads, or also for
-  /// changes: those of `only`, a tensor of table(), or those of all tables if it is null. Returns
-  /// null without a file. REQUIRES: at most rows_at_once() rows.
+  /// Reads the rows of these classes from the file, and keeps them in memory while the result
+  /// exists. `only` is a tensor of table(), or null for the rows of all tables. `use` says whether
+  /// the caller changes them. Returns null without a file. REQUIRES: at most rows_at_once() rows.
   [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use,
                                                  const Tensor& only = {}) const;
-  /// Calls f(some of the classes), in order, while the rows of these are in memory. Without a file,
-  /// calls f(classes). classes: sorted.
+  /// Divides the classes (sorted) into parts, and calls f(part) for each in order, while the rows
+  /// of the part are in memory. Without a file, calls f(classes).
   void in_pieces(std::span<const std::int64_t> classes,
                  const std::function<void(std::span<const std::int64_t>)>& f) const;
   /// Throws std::logic_error if a row of these classes (sorted) might not be in memory.
   void expect_pinned(std::span<const std::int64_t> classes) const;
-  /// Zeros without a file.
+  /// Returns the numbers of pages read and written so far; zeros without a file.
   [[nodiscard]] PagingCounters paging() const;
 
   /// Copies the centres of these classes, all of the shard, to rows [n, D] in host memory, with the

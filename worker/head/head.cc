@@ -288,8 +288,8 @@ HeadResult ShardedHead::run(const Step& step) {
 }
 
 /// Replaces the statistics of this worker's classes by those of all classes. Every worker receives
-/// all parts of the statistics of n samples, merges them, and sends the result to all: 2 N
-/// statistics, where a gather of all parts would receive W N.
+/// the statistics of n samples from all workers, merges them, and sends the result to all. So it
+/// receives 2 N statistics. One all-gather of the statistics of all workers would receive W N.
 void ShardedHead::exchange_statistics(std::int64_t samples) {
   const int workers = comm_.size();
   if (workers == 1) return;
@@ -441,7 +441,7 @@ void ShardedHead::reserve(std::int64_t samples) {
   if (bytes.parts > 0) parts_ = ops_.allocate(bytes.parts);
   const auto words = static_cast<std::int64_t>(bytes.statistics / sizeof(float));
   ops_.fill({statistics_->data(), DType::kFloat32, {words}},
-            0);  // rows beyond N are sent, but never read
+            0);  // rows beyond N are sent and merged too, but the results are not used
   if (bytes.logits > 0) logits_ = ops_.allocate(bytes.logits);
   samples_ = samples;
 }
@@ -459,7 +459,7 @@ void check_options(const HeadOptions& o, int world_size) {
   if (blocks < world_size) {
     const std::string in_blocks = o.sample_unit == 1 ? ""
                                                      : " in " + std::to_string(blocks) +
-                                                           " blocks of sample_unit, " +
+                                                           " blocks of sample_unit " +
                                                            std::to_string(o.sample_unit);
     throw InputError("the data has " + std::to_string(o.classes) + " classes" + in_blocks +
                      ", fewer than the " + std::to_string(world_size) +

@@ -52,7 +52,7 @@ struct HeadOptions {
   CentreFile centre_file = {};  ///< keeps the tables of centres in a file; only on a CPU
   bool bf16_products = false;   ///< operands of the matrix products; sums are float32
   /// Memory for logits that are kept for the backward pass, as a fraction of the memory of centres
-  /// and momentum. With centre_file this memory is at most its cache.
+  /// and momentum. With centre_file, it is a fraction of the cache if that is smaller.
   double logits_memory = 0.1;
   /// For several heads that share the backbone (separate_heads.h): the number of classes of each;
   /// their classes are contiguous. Fewer than two: one softmax over all classes.
@@ -101,8 +101,8 @@ struct HeadResult {
   bool moved = false;   ///< true: run() has updated the centres; false: Head::move() does
 };
 
-/// Labels, classes, rows and shards of all members are positions of positions(), never the labels
-/// of the data.
+/// All members number classes by their positions() and never by the labels of the data. This is
+/// true of labels, classes, rows and shards.
 class Head {
  public:
   virtual ~Head() = default;
@@ -119,9 +119,9 @@ class Head {
   /// run while another thread trains. Throws InputError if a label is outside 0 .. classes - 1.
   [[nodiscard]] virtual ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                              std::int64_t step) const = 0;
-  /// Begins to read the rows of these classes, if the tables are in a file. run() waits for them;
-  /// a caller that wants to know how long calls active.pages->wait() before. Thread-safe, and
-  /// returns at once. REQUIRES: called in the order of the run() calls, for all of them or none.
+  /// Begins to read the rows of these classes, if the tables are in a file. run() waits for them.
+  /// To measure the wait, the caller first calls active.pages->wait(). Thread-safe, and returns at
+  /// once. REQUIRES: called in the order of the run() calls, for all of them or none.
   virtual void read_ahead(ActiveCentres& /*active*/) const {}
 
   struct Step {
@@ -170,9 +170,9 @@ class Head {
     LossState* loss = nullptr;  ///< state after the last whole step
   };
   [[nodiscard]] virtual State state() = 0;
-  /// Keeps the rows of these classes of shard() in memory while the result exists: those of
-  /// `table`, one of state(), or those of all tables if it is null. Returns null if the tables are
-  /// not in a file. REQUIRES: at most rows_at_once() rows (row_copy.h). Throws StorageError.
+  /// Keeps the rows of these classes of shard() in memory while the result exists. `table` is a
+  /// table of state(), or null for the rows of all tables. Returns null if the tables are not in a
+  /// file. REQUIRES: at most rows_at_once() rows (row_copy.h). Throws StorageError.
   [[nodiscard]] virtual std::unique_ptr<PinnedPages> pin(RowRange /*classes*/, PageUse /*use*/,
                                                          const Tensor& /*table*/) {
     return nullptr;
@@ -222,8 +222,8 @@ struct HeadMemory {
   std::uint64_t logits = 0;         ///< kept from forward to backward; on a GPU they are in buffers
   std::uint64_t teacher = 0;        ///< the teacher's centres
   std::uint64_t buffers = 0;        ///< embeddings and their gradients, tiles, statistics
-  std::uint64_t cache = 0;          ///< rows of a file that are in memory, and their records
-  std::uint64_t file = 0;           ///< of the tables, on the disk
+  std::uint64_t cache = 0;          ///< for rows of a file, and to keep track of its pages
+  std::uint64_t file = 0;           ///< size of the tables' file, on the disk
   /// Bytes of a shard's rows in checkpoints and snapshots.
   [[nodiscard]] std::uint64_t rows() const {
     return centres + momentum + second + scales + updated;

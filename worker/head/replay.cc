@@ -244,7 +244,7 @@ void check_replay(const HeadStepInput& input, const ReplayOptions& options) {
   }
   if (!options.job.head_classes.empty() && !std::ranges::is_sorted(input.classes)) {
     throw InputError(input.path().string() +
-                     ": its classes do not rise, expected that they do with head_classes, because "
+                     ": its tensor classes is not in rising order, as head_classes needs, because "
                      "the classes of a head must be stored together");
   }
   if (input.rows >= options.workers) return;

@@ -256,7 +256,7 @@ RowTable merge_gradients(std::span<const Part> parts) {
                    std::to_string(parts.front().samples) + " embeddings");
 }
 
-/// The rows by class.
+/// Row number of each class, by label.
 using RowOfClass = std::unordered_map<std::int64_t, std::int64_t>;
 
 RowOfClass merge_classes(std::span<const Part> parts, HeadStepInput& in) {
@@ -266,8 +266,8 @@ RowOfClass merge_classes(std::span<const Part> parts, HeadStepInput& in) {
       if (c < 0 || !rows.emplace(c, std::ssize(in.classes)).second) {
         throw InputError(part.name() + ": classes has " + std::to_string(c) +
                          (c < 0 ? ", expected labels from 0"
-                                : ", which is there twice, or in another part too; expected each "
-                                  "class once"));
+                                : ", which is also in another place of this or another part; "
+                                  "expected each class once"));
       }
       in.classes.push_back(c);
     }
@@ -330,7 +330,7 @@ void set_labels(const Part& part, const RowOfClass& rows, HeadStepInput& in) {
           part.name() + ": label " + std::to_string(part.labels[i]) + " of sample " +
           std::to_string(i / per_image) + " has no row in \"centres\": expected one of the " +
           std::to_string(in.rows) +
-          (part.all_classes ? " classes, from 0" : " classes in the tensor \"classes\""));
+          (part.all_classes ? " classes, counted from 0" : " classes in the tensor \"classes\""));
     }
     const auto before = std::span(part.labels).subspan(i - i % per_image, i % per_image);
     if (!none &&

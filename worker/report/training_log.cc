@@ -163,12 +163,12 @@ std::string paging_message(const PagingCounters& p) {
     return byte_size_text(static_cast<std::uint64_t>(pages) * kPageBytes);
   };
   char text[160];
-  std::snprintf(text, sizeof text,
-                "class centres on disk: %.1f %% of %s were in the cache, read %s, wrote %s, waited "
-                "%.1f s",
-                100 * static_cast<double>(p.hits) / static_cast<double>(std::max(p.used, 1L)),
-                bytes(p.used).c_str(), bytes(p.read).c_str(), bytes(p.written).c_str(),
-                p.waited_seconds);
+  std::snprintf(
+      text, sizeof text,
+      "class centres on disk: %.1f %% of the %s used were in the cache, read %s, wrote %s, waited "
+      "%.1f s",
+      100 * static_cast<double>(p.hits) / static_cast<double>(std::max(p.used, 1L)),
+      bytes(p.used).c_str(), bytes(p.read).c_str(), bytes(p.written).c_str(), p.waited_seconds);
   return text;
 }
 

@@ -579,7 +579,7 @@ TEST(ParseJob, ReadsTheMomentumOfCentres) {
               HasSubstr("centre_momentum: found 0.0, but optimizer \"adamw\" always has"));
 }
 
-TEST(ParseJob, ExchangesBf16OnlyBetweenDevicesThatHaveIt) {
+TEST(ParseJob, AcceptsExchangePrecisionBf16OnlyWithPrecisionBf16) {
   EXPECT_EQ(parse(R"({"exchange_precision": "bf16", "precision": "bf16"})").exchange_precision,
             Precision::kBf16);
   for (const char* job :

@@ -46,7 +46,7 @@ TEST_F(Checkpoint, LoadsFromAnyWorldSizeIntoAnyOther) {
   }
 }
 
-// The numbers of a row are functions of its label. Updates that a row has seen too.
+// The numbers of a row, and the number of updates that it has seen, are functions of its label.
 TEST_F(Checkpoint, MovesRowsByLabelToOtherPositions) {
   const auto at = [](std::int64_t unit, std::uint64_t seed) {
     return WorldOptions{.classes = 43, .sample_unit = unit, .seed = seed};

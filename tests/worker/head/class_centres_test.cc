@@ -37,7 +37,7 @@ TEST_F(Centres, StartTheSameForAnyNumberOfWorkers) {
   EXPECT_NE(initial({0, 1000}, 30, 2), whole);
 }
 
-TEST_F(Centres, StartByLabelAtAnyPosition) {
+TEST_F(Centres, StartWithValuesOfTheirLabelAtAnyPosition) {
   const std::vector<float> by_label = initial({0, 100}, 30);
   const ClassPositions positions{.classes = 100, .sample_unit = 8, .seed = 4};
   ClassCentres centres(*ops_, {40, 72}, {.dimension = 30, .positions = positions, .seed = 1});

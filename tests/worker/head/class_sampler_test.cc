@@ -75,7 +75,7 @@ TEST_F(ClassSampler, SamplesTheSameClassesInShardsOfAnySize) {
   }
 }
 
-TEST_F(ClassSampler, DrawsBlocksAsItDrawsClasses) {
+TEST_F(ClassSampler, DrawsTheBlocksWhoseIndicesItWouldDrawAsClasses) {
   for (const std::int64_t unit : {2, 8, 64}) {
     for (const std::int64_t hold : {1, 5}) {
       const std::int64_t count = blocks_of(kClasses, unit);

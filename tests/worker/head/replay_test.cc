@@ -137,7 +137,7 @@ TEST_F(HeadReplay, ReproducesTheJobsLossFromThePartsOfAllWorkers) {
   }
 }
 
-TEST_F(HeadReplay, ReproducesTheLossOfAJobWithBlocksFromFilesOfLabels) {
+TEST_F(HeadReplay, ReproducesTheLossOfAJobWithBlocksFromFilesThatHaveLabels) {
   job_.sample_unit = 8;
   train(3);
   const HeadStepInput input = parts();

@@ -105,7 +105,7 @@ TEST_F(HeadStepFile, NamesALabelThatNoRowOwns) {
     integers("labels", {0, label, 2});
     EXPECT_THAT(refusal({write()}),
                 AllOf(HasSubstr("label " + std::to_string(label) + " of sample 1"),
-                      HasSubstr("10 classes, from 0")));
+                      HasSubstr("10 classes, counted from 0")));
   }
   EXPECT_THAT(
       refusal({part("x.safetensors", {3, 4, 5, 7})}),
@@ -147,7 +147,7 @@ TEST_F(HeadStepFile, MergesThePartsOfAllWorkersInTheOrderOfTheirClasses) {
 }
 
 // With sample_unit above 1, rows are in the order of positions, and classes are labels.
-TEST_F(HeadStepFile, AcceptsClassesInAnyOrderButOnce) {
+TEST_F(HeadStepFile, AcceptsClassesInAnyOrderButRejectsDuplicates) {
   const HeadStepInput in =
       read_head_step(std::vector{part("x.safetensors", {9, 4}), part("y.safetensors", {12, 1})});
   EXPECT_THAT(in.classes, ElementsAre(9, 4, 12, 1));

@@ -115,10 +115,11 @@ TEST(TimeMessage, NamesTheLongestPhaseFirst) {
 }
 
 TEST(PagingMessage, HasHitsBytesAndTheTimeWaited) {
-  EXPECT_EQ(paging_message(
-                {.used = 1024, .hits = 256, .read = 768, .written = 512, .waited_seconds = 1.25}),
-            "class centres on disk: 25.0 % of 4.00 MiB were in the cache, read 3.00 MiB, wrote "
-            "2.00 MiB, waited 1.2 s");
+  EXPECT_EQ(
+      paging_message(
+          {.used = 1024, .hits = 256, .read = 768, .written = 512, .waited_seconds = 1.25}),
+      "class centres on disk: 25.0 % of the 4.00 MiB used were in the cache, read 3.00 MiB, wrote "
+      "2.00 MiB, waited 1.2 s");
 }
 
 TEST(TrainingLog, WritesOneObjectForEachStepAndAddsUpItsPhases) {

@@ -21,7 +21,7 @@ class UnnamedFile : public PageFile {
   UnnamedFile(std::filesystem::path folder, std::uint64_t bytes)
       : folder_(std::move(folder)), fd_(create(folder_)) {
     reserve(bytes);
-    // Without O_DIRECT, the kernel also keeps the pages in its cache, which it can shrink.
+    // If this fails, the kernel also keeps pages in its cache. It frees them when memory is needed.
     const int flags = ::fcntl(fd_, F_GETFL);
     if (flags >= 0) static_cast<void>(::fcntl(fd_, F_SETFL, flags | O_DIRECT));
   }

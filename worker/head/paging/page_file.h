@@ -12,8 +12,8 @@ namespace pfc {
 /// Alignment of memory and file offsets, in bytes, and the unit that is read and written.
 inline constexpr std::size_t kPageBytes = 4096;
 
-/// Both functions are thread-safe and transfer everything, or throw a StorageError that names the
-/// file and the reason. Memory, offset and size are multiples of kPageBytes.
+/// read() and write() are thread-safe. They transfer all bytes, or throw a StorageError that names
+/// the file and the reason. Memory, offset and size are multiples of kPageBytes.
 class PageFile {
  public:
   virtual ~PageFile() = default;

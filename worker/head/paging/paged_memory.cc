@@ -200,7 +200,7 @@ void PagedMemory::release(PinnedPages& set) {
     unpinned_.insert(set.in_window_ ? unpinned_.begin() : unpinned_.end(), unpinned.begin(),
                      unpinned.end());
     if (!error_) static_cast<void>(make_room(limit_ + 1, 1));
-    out_of_room_ = false;  // the planner will find out
+    out_of_room_ = false;  // plan() sets it again if there is still no room
   }
   planner_.notify_one();
 }
@@ -226,7 +226,7 @@ void PagedMemory::plan_until_closed(Lock& lock) {
       ahead_.pop_front();
       if (awaited_ == kAllPinned) landed_.notify_all();
     } else if (progress == Progress::kSome) {
-      lock.unlock();  // other threads may go on
+      lock.unlock();  // lets other threads lock the mutex
       lock.lock();
     } else {
       out_of_room_ = leaving_ + reading_ == 0;
@@ -245,7 +245,8 @@ PagedMemory::Progress PagedMemory::pin_some(PinnedPages& set, std::int64_t limit
     }
     if (set.range_ == set.ranges_.size()) return Progress::kDone;
     const std::int64_t page = set.ranges_[set.range_].first + set.page_;
-    // Without the first check, sets could pin all pages that pin() has brought into memory.
+    // Sets of read_ahead() pin at most limit_ pages. make_room() alone does not ensure this: pages
+    // that pin() has brought into memory need no room.
     const bool is_new = !set.in_window_ && at(page).pins == at(page).window_pins;
     if (is_new && pinned_ >= limit_) return Progress::kNoRoom;
     if (at(page).state == State::kAbsent && !make_room(limit, set.left_)) return Progress::kNoRoom;
@@ -279,8 +280,9 @@ void PagedMemory::take(std::int64_t number, bool in_window) {
   submit(false, number);
 }
 
-/// Returns whether fewer than `limit` pages are in memory. Otherwise begins to write changed pages,
-/// whose memory is then free later: enough for `wanted` more pages, but not too many at a time.
+/// Returns whether there is room for a page: whether fewer than `limit` pages are in memory. Drops
+/// unchanged pages to make room. Also begins to write changed pages, whose memory is free when they
+/// have been written: enough for `wanted` more pages, but not too many at a time.
 bool PagedMemory::make_room(std::int64_t limit, std::int64_t wanted) {
   while (resident_ >= limit) {
     if (leaving_ >= std::min(kMostLeaving, resident_ + wanted - limit)) return false;

@@ -1,10 +1,10 @@
-// A range of virtual memory whose pages are in a file, and of which only a limited part is in
-// memory. Its user says in advance which pages it will use. These are read in the background, and
-// stay in memory while they are pinned. Pages that were changed are written back in the background
-// when their memory is needed, the least recently used first.
+// A range of virtual memory whose pages are in a file. Only a limited number of pages is in memory.
+// Its user says in advance which pages it will use. These are read in the background, and stay in
+// memory while they are pinned. When memory is needed, the least recently used pages leave first.
+// Changed ones are then written back, also in the background.
 //
-// A page that is not pinned may be missing from memory: reading it then returns zeros, and writing
-// it has no effect.
+// A page that is not pinned may be missing from memory: what is read from it may be zeros, and what
+// is written to it may be lost.
 #pragma once
 
 #include <condition_variable>
@@ -90,15 +90,16 @@ class PagedMemory {
   /// are begun in the order of the calls, as soon as there is room.
   std::shared_ptr<PinnedPages> read_ahead(std::vector<PageRange> ranges);
   /// Reads these pages and returns when they are in memory. They use memory beyond the limit, so
-  /// this never waits for pages of read_ahead() to be released. Throws StorageError as
-  /// PinnedPages::wait(). REQUIRES: pages of pin() together fit in the window.
+  /// this never waits for pages of read_ahead() to be released. Throws StorageError if the file
+  /// could not be read or written. REQUIRES: pages of pin() together fit in the window.
   std::unique_ptr<PinnedPages> pin(std::vector<PageRange> ranges, PageUse use);
   /// Returns whether all these pages are pinned and in memory.
   [[nodiscard]] bool holds(std::span<const PageRange> ranges) const;
   [[nodiscard]] std::size_t window() const { return options_.window; }
   [[nodiscard]] PagingCounters counters() const;
 
-  /// Returns the memory for the records of this many bytes of pages, those of the kernel included.
+  /// Returns the memory that a PagedMemory of this many bytes needs to keep track of its pages,
+  /// including the kernel's page table.
   [[nodiscard]] static std::size_t record_bytes(std::size_t bytes) {
     constexpr std::size_t kKernelRecord = 8;  // an entry of the page table
     return bytes / kPageBytes * (sizeof(Page) + kKernelRecord);
@@ -154,7 +155,7 @@ class PagedMemory {
   std::condition_variable landed_;   // of the user's thread: awaited_, room
   // Guarded by mutex_:
   std::vector<Page> pages_;
-  std::deque<std::uint32_t> unpinned_;  // least recently used first; may have pinned pages
+  std::deque<std::uint32_t> unpinned_;  // least recently used first; may list pinned pages
   std::deque<PinnedPages*> ahead_;      // sets that are not completely pinned
   std::deque<Request> requests_;
   std::int64_t resident_ = 0;        // pages not absent

@@ -283,7 +283,7 @@ auto with_stored(CentrePrecision precision, const Row& row, const F& f) {
   });
 }
 
-/// Same, for a row of SGD or AdamW.
+/// Same, but finds out from the row whether it is one of SGD or of AdamW.
 template <typename Row, typename F>
 auto with_stored(CentrePrecision precision, const Row& row, const F& f) {
   return row.second != nullptr ? with_stored<true>(precision, row, f)

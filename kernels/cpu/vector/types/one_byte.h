@@ -19,7 +19,8 @@ struct WordsOf<float> {
   using Type = std::uint32_t;
 };
 
-// GCC 12 converts to four times the width, or to a quarter of it, one lane at a time.
+// GCC 12 compiles a conversion to four times the width, or to a quarter of it, to code for one lane
+// at a time. These functions avoid that.
 [[gnu::always_inline]] inline Words widened(Bytes bytes) {
 #ifdef __AVX512BW__
   return reinterpret_cast<Words>(

@@ -24,7 +24,8 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t kPages = 300;
 
-/// A file in memory. Its calls number `fails_at` and later fail, counted from 1.
+/// A file in memory. Reads and writes fail from call number `fails_at` on, counted from 1; 0: never
+/// fail.
 class FakeFile : public PageFile {
  public:
   explicit FakeFile(int fails_at = 0) : fails_at_(fails_at), bytes_(kPages * kPageBytes) {}
@@ -154,7 +155,7 @@ TEST_F(Paged, KeepsTheMostRecentlyUsedPages) {
   EXPECT_EQ(memory.counters().hits, hits + 20);
 }
 
-TEST_F(Paged, ReleasesPagesThatNobodyUsed) {
+TEST_F(Paged, ReleasesPagesForWhichNoCallerWaited) {
   PagedMemory memory = make(20);
   {
     auto first = memory.read_ahead({{0, 15}});
@@ -167,7 +168,7 @@ TEST_F(Paged, ReleasesPagesThatNobodyUsed) {
   EXPECT_LE(pages_in_memory(memory), 36);
 }
 
-TEST_F(Paged, ReportsAFailedWriteToTheUser) {
+TEST_F(Paged, PassesErrorsOfTheFileToTheCaller) {
   for (const int call : {1, 7, 40}) {
     PagedMemory memory = make(20, std::make_unique<FakeFile>(call));
     const std::string text = message_of<StorageError>([&] {
