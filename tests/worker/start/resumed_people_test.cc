@@ -37,7 +37,7 @@ TEST_F(ResumedPeople, RejectsReorderedDataSets) {
   EXPECT_EQ(refusal_of_recs({"sy", "ppl"}, {"ppl", "sy"}),
             "rec: out/step-000000003 was trained with [\"sy\",\"ppl\"], and with [\"ppl\",\"sy\"] "
             "its class centres would belong to other people: use the checkpoint's order, or "
-            "another output");
+            "use another output");
   EXPECT_THAT(refusal_of_recs({"/a/sy", "/a/ppl"}, {"/a/ppl/", "/a/./sy/train.rec"}),
               HasSubstr("other people"));
   EXPECT_THAT(refusal_of_recs({"/a/x", "/a/x", "/a/y"}, {"/a/x", "/a/y", "/a/x"}),
