@@ -115,7 +115,8 @@ TEST_P(HeadOnWorkers, NeedsTwoCollectivesPerStep) {
     const auto head = make_head(*ops, staged, j.options);
     const MicroBatch& batch = j.micro_batches[0];
     const auto memory = ops->allocate(batch.embeddings.size() * sizeof(float));
-    const Tensor embeddings(memory->data(), DType::kFloat32, {30, kWorkersDimension});
+    const Tensor embeddings(memory->data(), DType::kFloat32,
+                            {std::ssize(batch.labels), kWorkersDimension});
     ops->copy_to_device(embeddings, batch.embeddings.data());
     const ActiveCentres active = head->sample(batch.labels, 1);
     head->run({.all_embeddings = embeddings, .all_labels = batch.labels, .active = active});
