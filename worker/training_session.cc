@@ -144,7 +144,8 @@ void TrainingSession::measure_nccl() {
                    {shapes.d_embeddings[0] / job.gradient_acc, shapes.d_embeddings[1]});
   comms.step->all_gather(own, all);
   comms.step->reduce_scatter_sum(all, own);
-  // Of the head's statistics. NCCL then connects every worker with every other one.
+  // The head exchanges its statistics in this way. NCCL connects each worker with all others for
+  // it.
   const auto workers = static_cast<std::int64_t>(membership.world_size);
   const std::int64_t bytes = static_cast<std::int64_t>(all.bytes()) / 2 / workers * workers;
   auto* const second = static_cast<std::byte*>(all.data) + bytes;

@@ -100,8 +100,9 @@ class GlooComm : public Comm {
     const Counted counted(*this, CollectiveKind::kAllToAll, in.bytes());
     if (in.bytes() == 0) return;
     Exchange exchange(mesh_, newest(CollectiveKind::kAllToAll, in.bytes()));
-    send_blocks(exchange, {static_cast<const std::byte*>(in.data), in.bytes()},
-                in.bytes() / world(), static_cast<std::byte*>(out.data));
+    const std::size_t block = in.bytes() / world();
+    send_blocks(exchange, {static_cast<const std::byte*>(in.data), in.bytes()}, block, block,
+                static_cast<std::byte*>(out.data));
   }
 
   void all_reduce_sum(const Tensor& in_out) override {
@@ -184,12 +185,12 @@ class GlooComm : public Comm {
 
   /// Sends all of `in` to every peer.
   void gather(Exchange& exchange, std::span<const std::byte> in, std::byte* out) {
-    send_blocks(exchange, in, 0, out);
+    send_blocks(exchange, in, in.size(), 0, out);
   }
-  /// Sends the bytes from stride * r of `in` to rank r: one block, or with stride 0 all of `in`.
-  /// Receives a block of the same size from each rank, in rank order.
-  void send_blocks(Exchange& exchange, std::span<const std::byte> in, std::size_t stride,
-                   std::byte* out);
+  /// Sends `bytes` bytes from stride * r of `in` to rank r. Receives a block of the same size from
+  /// each rank, in rank order.
+  void send_blocks(Exchange& exchange, std::span<const std::byte> in, std::size_t bytes,
+                   std::size_t stride, std::byte* out);
   void reduce_small(Exchange& exchange, std::span<float> data);
   void reduce_large(Exchange& exchange, std::span<float> data);
 
@@ -205,9 +206,8 @@ class GlooComm : public Comm {
   CommCount count_;             // sent bytes come from the mesh
 };
 
-void GlooComm::send_blocks(Exchange& exchange, std::span<const std::byte> in, std::size_t stride,
-                           std::byte* out) {
-  const std::size_t bytes = stride == 0 ? in.size() : stride;
+void GlooComm::send_blocks(Exchange& exchange, std::span<const std::byte> in, std::size_t bytes,
+                           std::size_t stride, std::byte* out) {
   const auto sent = [&](int rank) { return static_cast<std::size_t>(rank) * stride; };
   const auto block = [&](int rank) { return out + static_cast<std::size_t>(rank) * bytes; };
   Inboxes inboxes;

@@ -45,7 +45,7 @@ struct IjbFlags {
   double max_damaged = 0;
 };
 
-/// Returns a reader of the images in `crops`. It warps each face so that its landmarks lie where
+/// Returns a reader of the images in `crops`. It warps each face so that its landmarks are where
 /// place_face() puts them.
 ReadImage read_aligned(const IjbLists& lists, const path& crops, const EmbedOptions& options) {
   return [&lists, crops, options](std::int64_t i, std::span<std::uint8_t> out) {

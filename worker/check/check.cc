@@ -242,9 +242,9 @@ void check_collectives(JobConfig job, const SessionOptions& options, Comm& comm,
     job.num_classes = 0;
   }
   if (job.embedding_size == 0) job.embedding_size = JobConfig{}.embedding_size;
-  const std::int64_t fewest = comm.size() * job.sample_unit;
-  const bool classes_known = all_have(comm, job.num_classes >= fewest);
-  job.num_classes = std::max(job.num_classes, fewest);
+  const bool enough_classes = blocks_of(job.num_classes, job.sample_unit) >= comm.size();
+  const bool classes_known = all_have(comm, enough_classes);
+  if (!enough_classes) job.num_classes = comm.size() * job.sample_unit;
   const PlannedJob planned = start.planned();
   const std::size_t gradients = plan_backbone(planned).memory.gradients;
   tell_doing(options, "timing the collectives of a step");

@@ -62,8 +62,8 @@ class ClassCentres {
   /// Centres start with normally distributed elements of mean 0 and standard deviation 0.01, as
   /// in arcface_torch's PartialFC_V2. Element i of the class with label c is a function of (seed,
   /// c, i), so it is the same for any number of workers and any positions. Centres that are not
-  /// float32 are rounded to the nearest value. The optimizer's state starts as zeros. `ops`
-  /// allocates and is not kept. Throws StorageError if there is no room for the file.
+  /// float32 are rounded to the nearest value. The optimizer's state starts as zeros. Only
+  /// the constructor uses `ops`. Throws StorageError if the disk is too full for the file.
   ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options);
 
   [[nodiscard]] RowRange shard() const { return shard_; }

@@ -81,8 +81,8 @@ std::span<const std::int64_t> classes_of(std::span<const std::int64_t> blocks, s
   if (unit == 1) return blocks;
   storage.clear();
   for (const std::int64_t block : blocks) {
-    const std::int64_t behind = std::min((block + 1) * unit, end);
-    for (std::int64_t c = block * unit; c < behind; ++c) storage.push_back(c);
+    const std::int64_t end_of_block = std::min((block + 1) * unit, end);
+    for (std::int64_t c = block * unit; c < end_of_block; ++c) storage.push_back(c);
   }
   return storage;
 }

@@ -440,8 +440,8 @@ void ShardedHead::reserve(std::int64_t samples) {
   statistics_ = ops_.allocate(bytes.statistics);
   if (bytes.parts > 0) parts_ = ops_.allocate(bytes.parts);
   const auto words = static_cast<std::int64_t>(bytes.statistics / sizeof(float));
-  ops_.fill({statistics_->data(), DType::kFloat32, {words}},
-            0);  // rows beyond N are sent and merged too, but the results are not used
+  // Rows beyond N are sent and merged too, but the results are not used.
+  ops_.fill({statistics_->data(), DType::kFloat32, {words}}, 0);
   if (bytes.logits > 0) logits_ = ops_.allocate(bytes.logits);
   samples_ = samples;
 }
@@ -484,6 +484,14 @@ void check_options(const HeadOptions& o, int world_size) {
                      " classes together, expected num_classes, which is " +
                      std::to_string(o.classes));
   }
+}
+
+/// Replaces the memory of the tables by that of their file of this size.
+void keep_in_file(const CentreFile& file, std::size_t bytes, HeadMemory& m) {
+  m.file = bytes;
+  m.cache = std::min<std::size_t>(file.cache + PagedMemoryOptions::kDefaultWindow, bytes) +
+            PagedMemory::record_bytes(bytes);
+  m.centres = m.momentum = m.second = 0;
 }
 
 }  // namespace
@@ -548,13 +556,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                .updated = table.updated,
                .teacher = o.head.distillation.on() ? teacher_table(o.head, rows).bytes() : 0,
                .buffers = exchange.total()};
-  if (o.head.centre_file.on()) {
-    m.file = table.file();
-    m.cache = std::min<std::size_t>(o.head.centre_file.cache + PagedMemoryOptions::kDefaultWindow,
-                                    table.file()) +
-              PagedMemory::record_bytes(table.file());
-    m.centres = m.momentum = m.second = 0;
-  }
+  if (o.head.centre_file.on()) keep_in_file(o.head.centre_file, table.file(), m);
   if (o.head.gradient_acc > 1) {
     // Every micro-batch adds the classes of its samples; all share the sampled classes.
     const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * labels);

@@ -205,7 +205,7 @@ class Head {
 
 /// Creates a head whose centres start as class_centres.h describes. Borrows ops and comm. Throws
 /// InputError for options that contradict each other or do not suit the number of workers, and
-/// StorageError if there is no room for the file of the tables.
+/// StorageError if the disk is too full for the file of the tables.
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options);
 
 /// Bytes of device memory of a head, unless a field says host memory or file. If the tables are in

@@ -51,7 +51,8 @@ TEST_P(MergeParts, MergesInRankOrder) {
         merge(want, parts[w * kSamples + i]);
       }
       EXPECT_EQ(merged[i].max, want.max) << i;
-      EXPECT_NEAR(merged[i].sum, want.sum, 1e-14 * want.sum) << i;  // devices differ in exp()
+      // On the CPU, another order would change the last bits. GPUs have another exp().
+      EXPECT_NEAR(merged[i].sum, want.sum, ops_->on_host() ? 0 : 1e-14 * want.sum) << i;
       EXPECT_EQ(merged[i].target, want.target) << i;
     }
   }

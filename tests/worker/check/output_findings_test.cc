@@ -57,5 +57,16 @@ TEST_F(OutputFindings, StopTheJobIfTheFolderIsAFile) {
   EXPECT_THAT(findings.front().remedy, HasSubstr("another output"));
 }
 
+TEST(CheckpointsBytes, CountTheFilesOfClassCentresOnDiskOnceMoreThanTheCheckpoints) {
+  PlannedJob planned;
+  planned.world_size = 2;
+  planned.job.keep_checkpoints = 3;
+  planned.job.save_every_steps = 10;
+  const MemoryPlan plan{.parts = {{"class centres", 0, ""}, {"backbone weights", 100, ""}},
+                        .centre_file = 1000};
+  EXPECT_EQ(checkpoint_bytes(planned, plan), 2 * 1000u + 100u);
+  EXPECT_EQ(checkpoints_bytes(planned, plan), 4 * 2100u + 2 * 1000u);
+}
+
 }  // namespace
 }  // namespace pfc
