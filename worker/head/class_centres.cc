@@ -152,6 +152,7 @@ std::vector<PageRange> ClassCentres::pages_of(std::span<const std::int64_t> clas
   each_table([&](Buffer& table) {
     for (const std::int64_t c : classes) add_pages({c, c + 1}, table, pages);
   });
+  pages.shrink_to_fit();
   return pages;
 }
 

@@ -486,12 +486,20 @@ void check_options(const HeadOptions& o, int world_size) {
   }
 }
 
-/// Replaces the memory of the tables by that of their file of this size.
-void keep_in_file(const CentreFile& file, std::size_t bytes, HeadMemory& m) {
-  m.file = bytes;
-  m.cache = std::min<std::size_t>(file.cache + PagedMemoryOptions::kDefaultWindow, bytes) +
-            PagedMemory::record_bytes(bytes);
+/// Replaces the memory of the tables by that of their file. active: number of active classes.
+void keep_in_file(const HeadMemoryOptions& o, const CentreBytes& table, std::int64_t active,
+                  HeadMemory& m) {
+  m.file = table.file();
+  m.cache = std::min<std::size_t>(o.head.centre_file.cache + PagedMemoryOptions::kDefaultWindow,
+                                  table.file()) +
+            PagedMemory::record_bytes(table.file());
   m.centres = m.momentum = m.second = 0;
+  // Each set lists the pages of its rows in every table, and so does each micro-batch.
+  const std::int64_t labels = o.samples * o.head.labels_per_image;
+  const std::int64_t ranges = std::min(active, labels + active / o.head.sample_unit);
+  const std::int64_t tables = 1 + int{table.momentum > 0} + int{table.second > 0};
+  const std::int64_t lists = (o.active_sets + o.head.gradient_acc) * tables;
+  m.active += static_cast<std::uint64_t>(lists * ranges) * sizeof(PageRange);
 }
 
 }  // namespace
@@ -556,7 +564,6 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                .updated = table.updated,
                .teacher = o.head.distillation.on() ? teacher_table(o.head, rows).bytes() : 0,
                .buffers = exchange.total()};
-  if (o.head.centre_file.on()) keep_in_file(o.head.centre_file, table.file(), m);
   if (o.head.gradient_acc > 1) {
     // Every micro-batch adds the classes of its samples; all share the sampled classes.
     const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * labels);
@@ -604,6 +611,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   m.active = static_cast<std::uint64_t>(o.active_sets * active) * sizeof(std::int64_t) +
              CatchUpPlan::bytes(active) +
              (o.head.sample_correction ? static_cast<std::uint64_t>(active) * sizeof(float) : 0);
+  if (o.head.centre_file.on()) keep_in_file(o, table, active, m);
   m.logits = static_cast<std::uint64_t>(margin.kept);
   m.buffers += static_cast<std::uint64_t>(margin.working);
   if (softmax.sample_margins) m.buffers += static_cast<std::uint64_t>(n) * kSampleMarginBytes;

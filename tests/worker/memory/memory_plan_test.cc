@@ -347,6 +347,11 @@ TEST(PlannedCentres, OnDiskTakeTheCacheInsteadOfTheTables) {
   EXPECT_EQ(plan.part("centres' cache").bytes, (std::uint64_t{544} << 20) + file / 4096 * 12);
   EXPECT_TRUE(plan.checkpoints_in_place);
   EXPECT_EQ(plan.checkpoint_copy, 0u);
+  PlannedJob in_memory = planned;
+  in_memory.job.centre_storage = CentreStorage::kDevice;
+  const char* const kActive = "inverse norms and active rows";  // also lists of their pages
+  EXPECT_GT(plan.part(kActive).bytes,
+            plan_memory(in_memory, plan_backbone(in_memory), 0).part(kActive).bytes);
   EXPECT_TRUE(plan.fits()) << plan.total();
   planned.job.num_classes = 1000;  // the tables are smaller than the cache
   EXPECT_LT(plan_memory(planned, plan_backbone(planned), 0).part("centres' cache").bytes,
