@@ -227,25 +227,29 @@ std::vector<std::string> data_of(const json& m) {
 
 Manifest manifest_of(const json& m, const std::string& folder_name_) {
   check_version(m);
-  Manifest manifest{.identity = {.job_id = m.value("job_id", ""),
-                                 .trained = trained_of(m),
-                                 .world_size = whole<int>(m, "world_size"),
-                                 .global_batch = whole<std::int64_t>(m, "global_batch"),
-                                 .classes = whole<std::int64_t>(m, "classes"),
-                                 .embedding_size = whole<std::int64_t>(m, "embedding_size"),
-                                 .loss_scale = loss_scale_of(m),
-                                 .loss_state = loss_state_of(m),
-                                 .threads = threads_of(m),
-                                 .data = data_of(m),
-                                 .job = m.at("job")},
-                    .files = files_from_json(m.at("files"))};
+  // One statement for each member: if a function throws inside of braces within braces, g++ 12
+  // destroys the identity's members twice.
+  Manifest manifest;
+  Identity& id = manifest.identity;
+  id.job_id = m.value("job_id", "");
+  id.trained = trained_of(m);
+  id.world_size = whole<int>(m, "world_size");
+  id.global_batch = whole<std::int64_t>(m, "global_batch");
+  id.classes = whole<std::int64_t>(m, "classes");
+  id.embedding_size = whole<std::int64_t>(m, "embedding_size");
+  id.loss_scale = loss_scale_of(m);
+  id.loss_state = loss_state_of(m);
+  id.threads = threads_of(m);
+  id.data = data_of(m);
+  id.job = m.at("job");
+  manifest.files = files_from_json(m.at("files"));
   if (m.contains("positions")) {
     const json& positions = m["positions"];
-    manifest.identity.sample_unit = whole<std::int64_t>(positions, "sample_unit");
-    manifest.identity.position_seed = whole<std::uint64_t>(positions, "seed");
+    id.sample_unit = whole<std::int64_t>(positions, "sample_unit");
+    id.position_seed = whole<std::uint64_t>(positions, "seed");
   }
-  check_in_range(manifest.identity);
-  check_agrees(manifest.identity, folder_name_);
+  check_in_range(id);
+  check_agrees(id, folder_name_);
   return manifest;
 }
 
