@@ -14,7 +14,7 @@ enum class MarginIncrease { kExponential, kLinear };
 /// How the learning rate scales with the number of workers (worker/schedule/lr_schedule.h).
 enum class LrScaling { kAuto, kLinear, kSqrt, kNone };
 enum class CentrePrecision { kFp32, kBf16Momentum, kBf16, kInt8, kFp8 };
-/// Returns whether a number of a centre has one byte.
+/// Returns whether each number of a class centre takes one byte.
 constexpr bool is_one_byte(CentrePrecision p) {
   return p == CentrePrecision::kInt8 || p == CentrePrecision::kFp8;
 }

@@ -118,7 +118,7 @@ struct MagFace {
 struct ElasticArcFace {
   double m = 0.5;
   double std = 0.05;
-  bool plus = false;  ///< of a batch's margins, samples nearer to their centres get the smaller
+  bool plus = false;  ///< gives a batch's smaller margins to samples nearer to their centres
 };
 struct ElasticCosFace {
   double m = 0.35;

@@ -12,9 +12,9 @@ namespace pfc {
 /// chosen (OMP_WAIT_POLICY, GOMP_SPINCOUNT).
 std::optional<std::pair<std::string, std::string>> waiting_of_worker_threads();
 
-/// Restarts this program with that variable, unless it is already set. For a program that computes
-/// without an agent. REQUIRES: nothing has been printed and no other thread runs. Throws
-/// DeviceError.
+/// Restarts this program with that variable set, unless it is already set. For a program that
+/// computes but was not started by an agent. REQUIRES: nothing has been printed and no other thread
+/// runs. Throws DeviceError.
 void begin_again_as_workers_wait();
 
 }  // namespace pfc

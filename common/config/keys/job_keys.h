@@ -13,7 +13,9 @@ namespace pfc::keys {
 // Every number has bounds. If the meaning of a key implies none, the bounds are far beyond the
 // needs of any job, so that only a mistyped number exceeds them. They are also far below the
 // numbers with which computations would overflow.
-// The loss is multiplied by the square of the temperature, and so is the rounding of its sums.
+
+// The distillation loss of the logits is multiplied by the square of the temperature, and so are
+// the rounding errors of its sums.
 inline constexpr NumberRange kTemperature{.low = 0,
                                           .high = 1'000,
                                           .low_open = true,

@@ -73,7 +73,8 @@ void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
-/// Checks the keys that several data sets require and those that only they may have.
+/// Checks the keys that have one entry for each data set, and those that say how several data sets
+/// are combined.
 void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
   const auto fail = [&](const char* key, const std::string& what) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);

@@ -197,7 +197,7 @@ GpuActivity GpuRecorder::end(milliseconds patience) {
   const auto after = clock();
   const auto now_there =
       after ? (after->at.time_since_epoch() + after->offset) / std::chrono::nanoseconds(1) : 0;
-  // Waits until a kernel that began after this moment is reported. Then all earlier kernels of its
+  // Waits until a kernel that began after `now_there` is reported. Then all earlier kernels of its
   // stream have been reported too, but perhaps not those of other streams.
   for (const TimePoint until = Clock::now() + patience; Clock::now() < until;) {
     cupti_->call("cuptiActivityFlushAll", std::uint32_t{Cupti::kComplete});

@@ -128,8 +128,8 @@ TEST(ChildProcess, LeavesSighupUnchanged) {
   EXPECT_EQ(end_of(dies), (ProcessExit{.signal = SIGHUP}));
 }
 
-/// Starts a process that traces another one forever. The parent of the traced process is not
-/// notified of its end. Writes to the pipe whether tracing is allowed: 'y' or 'n'.
+/// Starts a process that traces `traced` forever, so that the parent of `traced` is not notified
+/// when `traced` ends. Writes to the pipe whether tracing is allowed: 'y' or 'n'.
 pid_t trace(pid_t traced, int answers) {
   const pid_t tracer = fork();
   if (tracer != 0) return tracer;
