@@ -67,8 +67,8 @@ class Comm {
   }
 
   /// Throws CommError when a collective has failed after its call returned. This happens only on a
-  /// GPU: the stream continues, but the results are invalid. REQUIRED after the host has waited
-  /// for results that depend on collectives, before it uses them.
+  /// GPU: the stream continues, but the results are invalid. When the host has waited for results
+  /// that depend on collectives, it must call this before it uses them.
   virtual void throw_if_failed() {}
 
   /// Aborts this Comm permanently: the waiting call and all later calls throw CommError with `why`

@@ -30,7 +30,7 @@ inline std::int64_t blocks_of(std::int64_t rows, std::int64_t unit) {
 
 /// Returns the rows of worker `rank`. It owns blocks / world_size + (rank < blocks mod world_size)
 /// blocks of `unit` rows, starting at block blocks / world_size * rank + min(rank, blocks mod
-/// world_size). Rank 0 owns most rows.
+/// world_size). No rank owns more rows than rank 0.
 inline RowRange shard_of(std::int64_t rows, int rank, int world_size, std::int64_t unit = 1) {
   check(rows >= 0 && world_size > 0 && rank >= 0 && rank < world_size && unit > 0,
         "shard_of: out of range");

@@ -25,9 +25,9 @@ std::shared_ptr<grpc::Channel> make_channel(const std::string& address,
 std::string problem_of(const grpc::Status& status);
 
 /// Connects, with retries, for up to `time`. Returns whether the channel is connected. Callers
-/// that wait for a coordinator to come back MUST use it: gRPC's own backoff grows, and gRPC hardly
-/// retries while no call waits for the channel. Stops early if `ended`, called several times a
-/// second, returns true.
+/// that wait for a coordinator to come back MUST use this function, because gRPC's own backoff
+/// grows, and gRPC hardly retries while no call waits for the channel. Stops early if `ended`,
+/// called several times a second, returns true.
 bool wait_for_connection(grpc::Channel& channel, std::chrono::milliseconds time,
                          const std::function<bool()>& ended = {});
 

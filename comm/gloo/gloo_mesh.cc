@@ -31,7 +31,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPeersPatience{1'000};  // wait for reports of peers after a timeout
 
-/// A connected gloo::Context. The waits of Gloo's own rendezvous cannot be aborted.
+/// A gloo::Context whose pairs GlooMesh connects, because the waits of Gloo's own rendezvous cannot
+/// be aborted.
 class ConnectedContext : public gloo::Context {
  public:
   ConnectedContext(std::shared_ptr<gloo::transport::Device> device,
@@ -293,7 +294,7 @@ void Exchange::await(gloo::transport::UnboundBuffer& buffer, Wait what) {
       buffer.waitRecv(time_left());
     }
   } catch (...) {
-    announce(nullptr);  // prefer the abort's reason
+    announce(nullptr);  // after an abort, throws the abort's reason instead
     throw;
   }
   announce(nullptr);

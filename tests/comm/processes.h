@@ -46,7 +46,7 @@ inline void on_processes(int world_size, const std::function<void(int rank)>& wo
   }
 }
 
-/// An integer that threads, and processes forked from now on, count together.
+/// A counter shared by all threads of this process and of processes that are forked from now on.
 class SharedCount {
  public:
   SharedCount()
