@@ -374,7 +374,7 @@ class Ops {
   /// sigmoid(logits) + residual, for x [batch, H, W, n] and logits [batch, n]. Here and below all
   /// have one type, float32 or activation_type().
   void gate(const Tensor& x, const Tensor& logits, const Tensor& residual, const Tensor& y);
-  /// dx: null: not needed; may alias dy. The gradient of the residual is dy.
+  /// dx may be null (not needed) or alias dy. The gradient of the residual is dy.
   void gate_backward(const Tensor& dy, const Tensor& x, const Tensor& logits, const Tensor& dx,
                      const Tensor& dlogits);
 

@@ -15,9 +15,9 @@ struct NormalRow {
   float deviation = 1;
 };
 
-/// Sets element i of `numbers` to deviation times number i % 4 of those that box_muller() makes of
-/// words 0 and 1, and of words 2 and 3, of random_words(seed, stream, i / 4, row). The same bits on
-/// every CPU.
+/// Sets element i of `numbers` to deviation * z[i % 4]. For every four elements, box_muller()
+/// computes z[0] and z[1] from words 0 and 1 of random_words(seed, stream, i / 4, row), and z[2]
+/// and z[3] from words 2 and 3. The same bits on every CPU.
 void draw_normal_row(const NormalRow& row, std::span<float> numbers);
 
 }  // namespace pfc

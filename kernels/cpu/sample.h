@@ -9,8 +9,8 @@ namespace pfc {
 /// Element i is drawn if uniform01(word) < rate, where word is number i % 4 of random_words(seed,
 /// Stream::kClassSampling, (step + phase) / hold, i / 4). The phase is floor(hold * first / 2^32),
 /// where first is word 0 of random_words(seed, Stream::kSamplePhase, 0, i / 4); four adjacent
-/// elements share it. So every element is drawn again after `hold` steps, and each step draws about
-/// 1 / hold of the elements again.
+/// elements share it. So the draw of an element is repeated after `hold` steps, and each step
+/// repeats the draws of about 1 / hold of the elements.
 struct ClassDraw {
   double rate = 1;  ///< 0 to 1
   std::uint64_t seed = 0;

@@ -46,7 +46,7 @@ class DnnlWeightedPass {
   CpuDevice& device_;
   Conv2dShape shape_;
   int input_, output_;
-  std::size_t pixel_bytes_;  // size of the weights of one kernel pixel, all input channels
+  std::size_t pixel_bytes_;  // weights of one output channel at one pixel of the kernel
   // Scratch: rotated weights, then arguments in oneDNN's layouts, then oneDNN's own scratch.
   std::size_t turned_bytes_, own_place_, own_bytes_;
   std::int64_t parts_;
@@ -152,7 +152,7 @@ class PairedWeightGradient {
  private:
   struct Block;
   [[nodiscard]] Range outputs_of(int part) const;
-  [[nodiscard]] std::int64_t pairs_of_part() const;  // in scratch, per thread
+  [[nodiscard]] std::int64_t pairs_of_part() const;  // number of pairs that a thread has in scratch
   [[nodiscard]] Block block_at(std::int64_t begin, int part) const;
   void pack(const Block& block, const BFloat16* x, const BFloat16* dy) const;
   void multiply(const Block& block, float* dw) const;

@@ -73,8 +73,8 @@ GradientPass<float> choose_dense_gradient(CpuDevice& device, const Conv2dShape& 
 }
 
 GradientPass<BFloat16> choose_dense_gradient(CpuDevice& device, const Conv2dShape& s, BFloat16) {
-  // For images, oneDNN is as fast. For 1 x 1 kernels oneDNN is faster, because PairedWeightGradient
-  // would spend much of its time on packing pairs of pixels.
+  // With few channels, as in images, oneDNN is as fast as our gradient. For 1 x 1 kernels it is
+  // faster, because PairedWeightGradient would spend much of its time on packing pairs of pixels.
   if (s.in_c < kFewChannels || !own_dense_gradient(device, s)) return nullptr;
   if (!PairedWeightGradient::supports(s)) return nullptr;
   return gradient_pass<BFloat16>(std::make_shared<PairedWeightGradient>(device, s));

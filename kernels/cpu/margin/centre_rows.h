@@ -111,7 +111,8 @@ class CentreRows {
   /// of zeros. Fills inverse_norms [rows]. prefetched: the caller has already prefetched the rows.
   const void* gather(const ActiveRows& rows, const TileLayout& layout, bool prefetched,
                      Scratch& scratch, float* inverse_norms) const;
-  /// Adds to `stretches` the memory of a row that gather() will read, and with `state` also move().
+  /// Adds to `stretches` the memory of a row that gather() will read, and with `state` also the
+  /// memory that move() will read.
   void add_stretches(const ActiveRow& row, bool state, std::vector<Stretch>& stretches) const;
   /// Returns one row as float32: the table's own memory, or a copy in scratch.row.
   const float* row(const ActiveRow& row, Scratch& scratch) const;

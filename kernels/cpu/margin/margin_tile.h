@@ -86,7 +86,7 @@ class MarginTileWorker {
 
   void begin_backward();
   /// Adds the tile's part to d_unit(), or computes the gradients of the tile's centres, or both.
-  /// Calls sink(active index, CentreGradient, scratch()) for each centre in turn, which may then
+  /// Calls sink(active index, CentreGradient, scratch()) for each centre in turn; the sink may
   /// change the centre. Computes a few gradients at a time, so that they are still in the cache.
   template <typename Sink>
   void backward(const MarginStep& step, const ClassTile& tile, TileGradients wanted,

@@ -32,8 +32,9 @@ class TeacherLogits {
     const float* products;                  ///< [classes, N], of the network
     const float* inverse_norms;             ///< [classes], of the network's centres
   };
-  /// Adds the tile to the thread's sums. REQUIRES: begin_forward(part) came first.
+  /// Sets the thread's sums to 0.
   void begin_forward(int part);
+  /// Adds the tile to the thread's sums. REQUIRES: begin_forward(part) came first.
   void forward(int part, const Tile& tile);
   /// Returns the sums over the tiles of all threads.
   [[nodiscard]] DistilledSums sums(std::int64_t sample) const;

@@ -52,7 +52,8 @@ template <typename V, int kPixels, bool kPairs, typename T>
 [[gnu::always_inline]] inline void outputs(const GroupedConv<T>& g, const T* image, T* y,
                                            std::int64_t ih, std::int64_t iw, Taps kh, Taps kw,
                                            std::int64_t c) {
-  // Sums products for a pair's other channel at the input's channel, and exchanges at the end.
+  // In vectors, products for the other channel of a pair are summed at the place of the input
+  // channel. At the end, the two sums of each pair are exchanged.
   constexpr bool kSingle = sizeof(V) == sizeof(float);
   const std::int64_t other_c = kSingle ? c ^ 1 : c;
   V sums[kPixels] = {};

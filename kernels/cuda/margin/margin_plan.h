@@ -32,15 +32,15 @@ struct MarginPlanOptions {
 ///
 /// Bytes, with N' and D' the padded sizes, P the bytes of a product's operand (4, or 2 for bf16):
 /// - N' D' (P + 4 + 4 T): unit embeddings, their gradients, the targets' gradients.
-/// - N' (56 + 40 T + 12 slots): statistics and angles. Label smoothing adds N' (4 + 8 slots),
+/// - N' (48 + 40 T + 12 slots): statistics and angles. Label smoothing adds N' (4 + 8 slots),
 ///   binary cross-entropy 8 N' slots, several targets 16 N', sub-centres 4 T N'.
 /// - tile (N' (4 + bf16 ? 2 : 0) + D' (P + 4) + 4): products and gradients of one tile.
 ///   Sub-centres add tile N' 4 / K: largest cosines.
 /// - Distillation adds N' (E' P + 16 + 24 slots), where E' is the padded size of the teacher's
 ///   embeddings. Each row of a tile takes 4 N' + E' P more; float factors take another 4 N'.
 ///
-/// At N = 1024, D = 512 and 58240 classes or more, on an H100: 543 MB, of which 5 MB are for
-/// embeddings.
+/// With bf16 products, N = 1024, D = 512 and 58240 classes or more, on an H100: 543 MB, of which
+/// 5 MB are for embeddings.
 struct MarginPlan {
   explicit MarginPlan(const MarginPlanOptions& o);
 

@@ -32,13 +32,15 @@ struct MarginSamples {
   std::int32_t* target_rows = nullptr;
   const ActiveRange* ranges = nullptr;    ///< [padded N]; nullptr: all classes in each softmax
   const SampleMargin* margins = nullptr;  ///< [N]; nullptr: all have MarginSoftmaxOptions::margin
-  Angle* angles = nullptr;        ///< [most_targets, padded N], with that centre, for targets here
-  RowSoftmax* softmax = nullptr;  ///< [N]
-  float* max = nullptr;           ///< [padded N], largest logit over all workers
-  float* smoothing = nullptr;     ///< [padded N]: d loss / d cos -= this; nullptr: 0
-  float* factor = nullptr;        ///< [padded N]: d loss / d cos = factor * exp(logit - max)
-  float* d_unit = nullptr;        ///< [padded N, padded D]
-  float* target_gradients = nullptr;  ///< [most_targets, padded N, padded D], for targets here
+  /// [most_targets, padded N]: angle between the sample and the target's nearest centre, for the
+  /// targets on this worker.
+  Angle* angles = nullptr;
+  RowSoftmax* softmax = nullptr;      ///< [N]
+  float* max = nullptr;               ///< [padded N], largest logit over all workers
+  float* smoothing = nullptr;         ///< [padded N]: d loss / d cos -= this; nullptr: 0
+  float* factor = nullptr;            ///< [padded N]: d loss / d cos = factor * exp(logit - max)
+  float* d_unit = nullptr;            ///< [padded N, padded D]
+  float* target_gradients = nullptr;  ///< [most_targets, padded N, padded D]: this worker's targets
   // Set only if a sample may have several targets:
   double* target_mean = nullptr;  ///< [N]: this worker's part of the mean of the targets' logits
   double* all_targets = nullptr;  ///< [N]: log sum exp of the targets' logits, over all workers

@@ -66,14 +66,14 @@ struct LogitStatistics {
 void fold_tile(const CudaDevice& device, const ProductTile& tile, const LogitStatistics& running,
                bool first);
 
-/// Writes the factors of both gradients,
-///   (factor * exp(logit - max) - smoothing) / |centre|, and 0 for targets, filtered classes and
-///   those outside a sample's range; in a binary tile sigmoid(logit) replaces exp(logit - max),
-/// to `out` [at least the tile's classes, samples], float32 or bf16; sets the rows after the
-/// tile's classes to zero. A float32 `out` may be the same memory as the products. max and factor
-/// are [samples]. The sum over samples of factors * embedding is a centre's gradient (its
-/// component along the centre is subtracted later); the sum over classes of factors * centre is an
-/// embedding's gradient.
+/// Writes the factors of both gradients to `out` [at least the tile's classes, samples], float32 or
+/// bf16. A factor is
+///   (factor * exp(logit - max) - smoothing) / |centre|
+/// or 0 for targets, filtered classes and classes outside a sample's range. In a binary tile,
+/// sigmoid(logit) replaces exp(logit - max). Sets the rows after the tile's classes to zero. A
+/// float32 `out` may be the same memory as the products. max and factor are [samples]. The sum over
+/// samples of factors * embedding is a centre's gradient (its component along the centre is
+/// subtracted later); the sum over classes of factors * centre is an embedding's gradient.
 void make_factors(const CudaDevice& device, const ProductTile& tile, const float* max,
                   const float* factor, const Tensor& out);
 

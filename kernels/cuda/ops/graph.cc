@@ -11,7 +11,8 @@ namespace {
 class Capture {
  public:
   explicit Capture(cudaStream_t stream) : stream_(stream) {
-    // Captures only this thread's calls: others poll events and copy batches meanwhile.
+    // Captures only this thread's calls, because other threads poll events and copy batches
+    // meanwhile.
     cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                "beginning a CUDA graph");
   }

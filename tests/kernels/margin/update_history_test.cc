@@ -174,7 +174,7 @@ TEST_F(AdamWHistory, CatchesUpWithUpdatesOfManyBlocks) {
   }
 }
 
-// The history has one eps per number of missed updates, for every second moment.
+// A combination of missed updates has one eps, which is applied to all second moments.
 TEST_F(AdamWHistory, IsAccurateForSecondMomentsFarFromEps) {
   make(60);
   for (const std::int32_t seen : {1, 5, 10, 50}) {

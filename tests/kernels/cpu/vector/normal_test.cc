@@ -50,7 +50,8 @@ TEST_P(NormalPairs, HaveTheBitsOfTheFormulaAndAreRarelyDoubtful) {
   EXPECT_LT(doubts, 10);  // 0.8 expected
 }
 
-// Where the logarithm, the sine and the cosine are near 0, or change their formula or sign.
+// Tests words for which the logarithm, the sine or the cosine is near 0, or changes its formula or
+// sign.
 TEST_P(NormalPairs, AreExactAtTheEndsOfAllRanges) {
   std::vector<std::uint32_t> radii{3'037'000'498, 3'037'000'499, 3'037'000'500};  // sqrt(1/2)
   for (int bit = 0; bit < 32; ++bit) {

@@ -1,5 +1,5 @@
-// Tests which calls of the margin softmax wait on a GPU, and how much memory it uses. Only the
-// emulated GPU shows this exactly.
+// Tests which calls of a GPU's margin softmax wait for the GPU, and how much memory the softmax
+// uses. Only the emulated GPU shows this exactly.
 #include "kernels/cuda/margin/margin_plan.h"
 #include "kernels/cuda/scratch.h"
 #include "tests/kernels/cuda/margin/sparse_table.h"
