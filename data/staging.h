@@ -24,7 +24,7 @@ std::vector<std::filesystem::path> files_to_stage(const std::filesystem::path& r
 /// files that pfc did not put there. One process per host copies, and others wait for it. If there
 /// is not enough room, throws InputError that says what is needed and available; on a file system
 /// in memory the copy must also fit into available memory. Throws StorageError, also if the data
-/// change meanwhile. An exception from `doing` stops it and leaves only complete files.
+/// change meanwhile. An exception from `doing` stops the copy and leaves only complete files.
 std::filesystem::path stage_dataset(const std::filesystem::path& rec,
                                     const std::filesystem::path& where, const Doing& doing = {});
 

@@ -32,8 +32,8 @@ class LmdbReader {
 
   [[nodiscard]] std::uint64_t entries() const { return entries_; }  ///< as stated in the file
   /// Calls take(key, value) in the byte order of the keys. Skips named databases and sorted
-  /// duplicates. Does not read the pages that hold nothing but a large value. Throws at the end if
-  /// the number of entries differs from entries().
+  /// duplicates. Does not read the pages that hold only a large value. Throws at the end if the
+  /// number of entries differs from entries().
   void for_each(const std::function<void(std::string_view key, const LmdbValue&)>& take) const;
   /// Checks the header of a value and returns the rest. `stored`: header and value. Throws
   /// InputError.

@@ -31,9 +31,9 @@ class TarReader {
   /// Called after the last member: returns whether blocks of zeros follow it. Without them the
   /// archive may be truncated between two members.
   [[nodiscard]] bool has_end() const { return has_end_; }
-  /// Called after the last member: returns how many bytes follow from the first block on that is
-  /// not all zeros. Another archive may start there. 0: there is no such block in the megabyte
-  /// after the end.
+  /// Called after the last member: returns the number of bytes from the first block that is not
+  /// all zeros to the end of the file. Another archive may start at this block. Returns 0 if the
+  /// megabyte after the archive's end has no such block.
   [[nodiscard]] std::uint64_t bytes_behind_end() const { return bytes_behind_end_; }
   /// Returns a small member's content, for labels. Reads at most `most` bytes.
   [[nodiscard]] std::string text(const TarMember& member, std::size_t most) const;

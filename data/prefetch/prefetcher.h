@@ -31,8 +31,8 @@ namespace pfc {
 /// Maximum number of batches ahead of the training step.
 inline constexpr int kMaxPrefetchDepth = 64;
 
-/// Returns how many batches `threads` decoding threads prepare ahead: one for each thread that it
-/// fills, and two that are ready, at least 4 and at most kMaxPrefetchDepth. More threads would be
+/// Returns how many batches `threads` decoding threads prepare ahead: each thread fills one, and
+/// two more are ready. At least 4 and at most kMaxPrefetchDepth; more threads than this would be
 /// idle.
 constexpr int prefetch_depth(int threads) {
   return std::min(std::max(threads, 2), kMaxPrefetchDepth - 2) + 2;

@@ -14,7 +14,7 @@ namespace pfc {
 /// `property` and identities.txt are in the folder of the first file and apply to all files. Warns
 /// about records that an index contains repeatedly or not at all.
 ///
-/// In InsightFace's layout record 0 contains no image but the labels [images + 1, images + 1 +
+/// In InsightFace's layout record 0 contains no image. It has the labels [images + 1, images + 1 +
 /// identities], and the images are the keys 1 .. images in that order. In any other layout every
 /// line of the .idx is an image, in the order of the lines. The number of classes comes from the
 /// first available of: `property`, record 0 of a single file, num_classes, one pass over all

@@ -69,7 +69,8 @@ std::vector<Result> for_probes(RowRange probes, int threads, const Work& work) {
 
 RowRange all_of(const LabelledRows& rows) { return {0, std::ssize(rows.subject)}; }
 
-/// The similarities of a probe's mates, and between which of them the other entries are.
+/// The similarities of a probe's mates, and the number of other entries below, between and above
+/// them.
 class MatePlaces {
  public:
   void add_mate(double similarity) {
@@ -100,7 +101,7 @@ class MatePlaces {
 
  private:
   std::vector<double> levels_;       // similarities of the mates, ascending
-  std::vector<std::int64_t> above_;  // number of other entries between each two of them
+  std::vector<std::int64_t> above_;  // [mates + 1]: other entries below, between and above them
 };
 
 /// Compares each probe of a block with its mates in `gallery`. If the gallery is the probes' own

@@ -35,8 +35,8 @@ struct VerificationResult {
 };
 
 /// Applies the protocol to embeddings: a and b are [n, D] with L2-normalised rows. REQUIRES: n >=
-/// 2. A pair is accepted as the same person if its squared distance is below a threshold.
-/// Thresholds from 0 to 4 in steps of 0.01 are tried. The pairs are split into contiguous folds, of
+/// 2. A pair is accepted as the same person if its squared distance is below a threshold. The
+/// thresholds 0, 0.01 ... 3.99 are tried. The pairs are split into contiguous folds, of
 /// which the first n mod folds have one pair more; with fewer pairs than folds there are n folds.
 /// Each fold is tested with the threshold that is best on all other folds, the smallest of equally
 /// good ones. For the TAR at a FAR, thresholds have steps of 0.001, and the FAR on the other folds

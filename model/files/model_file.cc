@@ -18,7 +18,7 @@
 namespace pfc {
 namespace {
 
-/// Names of the tensors after the last convolution whose shapes give the sizes of a network.
+/// Names of tensors after the last convolution. Their shapes give the sizes of a network.
 struct LastLayerNames {
   const char* linear;     ///< [D, anything]
   const char* places;     ///< [*, ...]: each row has channels * H * W of the last feature map

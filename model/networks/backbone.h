@@ -114,8 +114,8 @@ class Backbone {
   /// Computes the gradients. Goes back through the layers and calls ready(offset) whenever the
   /// elements of gradients() from `offset` on are final. The last call has offset 0. Overwrites
   /// the gradients, or adds to them with `accumulate`. Those of frozen weights stay zero.
-  /// REQUIRES: one forward() with `training` since the last backward(). backward() overwrites its
-  /// activations.
+  /// REQUIRES: one forward() with `training` since the last backward(). backward() overwrites the
+  /// activations of that forward().
   using GradientsReady = std::function<void(std::int64_t offset)>;
   struct BackwardOptions {
     bool accumulate = false;

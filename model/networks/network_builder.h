@@ -61,8 +61,8 @@ class NetworkBuilder {
   [[nodiscard]] const BackboneOptions& options() const { return options_; }
 
   /// All layers that are added during the lifetime of a Block form a block, which
-  /// BackboneOptions::recompute can name. Blocks do not overlap. Of a recomputed block, little more
-  /// than its input is kept for the backward pass.
+  /// BackboneOptions::recompute can name. Blocks do not overlap. A recomputed block keeps little
+  /// more than its input for the backward pass.
   class Block {
    public:
     Block(NetworkBuilder& net, std::string name);
@@ -164,7 +164,7 @@ class NetworkBuilder {
   std::unique_ptr<Network> network_;
   std::vector<NewParameter> parameters_;
   std::int64_t weights_end_ = 0;                           // number of weights in the layers so far
-  std::map<const Variable*, BatchNormLayer*> normalised_;  // activation -> the layer that makes it
+  std::map<const Variable*, BatchNormLayer*> normalised_;  // activation -> batch norm that made it
   std::vector<NetworkOp> graph_;
   std::map<const Variable*, std::string> activation_names_;
   Rows tokens_;                 // tokens of a sample

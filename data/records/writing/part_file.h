@@ -36,7 +36,7 @@ class PartFile {
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   void flush();
   void sync();  ///< makes the data durable
-  /// Renames PATH.part to PATH. Call sync_folder() (atomic_file.h) after the last one.
+  /// Renames PATH.part to PATH. Call sync_folder() (atomic_file.h) after the last commit().
   void commit();
 
  private:

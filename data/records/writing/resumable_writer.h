@@ -25,7 +25,7 @@ class ResumableWriter {
   ResumableWriter(const ResumableWriter&) = delete;
   ResumableWriter& operator=(const ResumableWriter&) = delete;
 
-  /// Returns the number of records written by earlier runs: the first ones.
+  /// Returns the number of records written by earlier runs. They are the first ones of the file.
   [[nodiscard]] std::int64_t written() const { return written_; }
   /// Returns the notes of earlier runs, newest last, including those after the last kept record.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
