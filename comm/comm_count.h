@@ -47,8 +47,8 @@ struct CommCounters {
   std::uint64_t done = 0;   ///< calls finished
   const char* newest = "";  ///< kind of the newest collective: "all_gather"; empty before the first
   std::uint64_t bytes = 0;  ///< size of this worker's inputs, summed over all calls
-  /// Payload sent to peers. Gloo counts what it sends. For NCCL it is what a ring algorithm sends,
-  /// which is the minimum; in an all-to-all, it is the blocks for the peers. 0 for one worker.
+  /// Payload sent to peers; 0 for one worker. Gloo counts what it sends. For NCCL this is computed:
+  /// what a ring algorithm sends, which is the minimum, or in an all-to-all the blocks for peers.
   std::uint64_t sent_bytes = 0;
   /// Duration of the calls. On a GPU this is only the time to enqueue them.
   double call_seconds = 0;

@@ -6,8 +6,8 @@
 namespace pfc {
 
 /// A record or image that cannot be read: wrong magic number, truncated, unknown format, or wrong
-/// size. Callers that do not need the image catch this error. It says what was found and what was
-/// expected.
+/// size. The message says what was found and what was expected. Callers that do not need the image
+/// catch this error.
 class DamagedImage : public InputError {
  public:
   using InputError::InputError;

@@ -10,8 +10,8 @@
 
 namespace pfc {
 
-/// Returns the folder in `where` for the copy of the data set `rec`, which may not exist. Its name
-/// depends only on this user and on `rec`, so it is the same on all hosts of a job.
+/// Returns the folder in `where` for the copy of the data set `rec`. The folder may not exist yet.
+/// Its name depends only on this user and on `rec`, so it is the same on all hosts of a job.
 std::filesystem::path staged_folder(const std::filesystem::path& rec,
                                     const std::filesystem::path& where);
 

@@ -359,9 +359,8 @@ class Ops {
 
   /// Computes the largest number of each window. `shape`: that of a depthwise convolution with the
   /// same window, of at most 16 x 16 pixels; pixels outside the image do not count. x, y and their
-  /// gradients have one type, float32 or activation_type(). winners, uint8 [y_shape], receives the
-  /// place of the first largest number in its window; places are counted row by row. It may be
-  /// null.
+  /// gradients have one type, float32 or activation_type(). winners is null, or uint8 [y_shape] and
+  /// receives the place of the first largest number in its window; places are counted row by row.
   void max_pool(const Conv2dShape& shape, const Tensor& x, const Tensor& y, const Tensor& winners);
   void max_pool_backward(const Conv2dShape& shape, const Tensor& dy, const Tensor& winners,
                          const Tensor& dx);

@@ -47,7 +47,7 @@ struct NcclLink {
   std::vector<std::string> places;        ///< by rank: "127.0.0.1, GPU 1"
   std::atomic<std::uint64_t> pending{0};  ///< size of `outstanding`, readable by any thread
   // Guarded by the group's mutex:
-  ncclComm_t handle = nullptr;  ///< nullptr once aborted or left
+  ncclComm_t handle = nullptr;  ///< nullptr after an abort or leave()
   Collective newest;
   std::uint64_t told = 0;  ///< number of the last collective that was written to the store
   std::deque<Outstanding> outstanding;

@@ -13,8 +13,8 @@
 
 namespace pfc {
 
-/// A value of a pickle: a small, copyable view of the Pickle, which must outlive it. The comments
-/// on Kind name the member that holds the value.
+/// A value of a pickle: a small, copyable view. The Pickle must outlive it. The comments on Kind
+/// name the member that holds the value.
 struct PickleValue {
   enum class Kind : std::uint8_t {
     kNone,      ///< also a float that is not a whole number

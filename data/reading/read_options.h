@@ -29,7 +29,7 @@ inline ReadOptions read_options(const JobConfig& job) {
 /// (DatasetInfo::images_in_order).
 std::optional<double> stored_bytes_of_image(const Dataset& dataset);
 
-/// Throws InputError if the data cannot be read sequentially. It says why, and what to do.
+/// Throws InputError if the data cannot be read sequentially. The error says why, and what to do.
 void check_sequential(const Dataset& dataset);
 
 /// Returns the number of images in a window of sequential reading. Throws InputError if the buffer

@@ -24,7 +24,7 @@ using ReadPlan = std::function<ReadUnit(std::int64_t batch)>;
 /// Reads each batch separately. Borrows the order.
 ReadPlan plan_random_reads(const ImageOrder& order, const BatchPlan& batches);
 /// Reads the worker's share of a window. Borrows the order. REQUIRES: the order is for the global
-/// batch of `batches`, which start at a multiple of it.
+/// batch of `batches`, and `batches` starts at a multiple of the global batch.
 ReadPlan plan_sequential_reads(const SequentialOrder& order, const BatchPlan& batches);
 
 }  // namespace pfc

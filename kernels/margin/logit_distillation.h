@@ -21,9 +21,9 @@ struct LogitDistillation {
 /// Sums over the active classes of all workers for one sample, where b is the teacher's logit / T
 /// and a the network's. Cosines limit a and b, so these sums need no maximum.
 struct DistilledSums {
-  double network = 0;     ///< of exp(a)
-  double teacher = 0;     ///< of exp(b)
-  double difference = 0;  ///< of exp(b) (b - a)
+  double network = 0;     ///< sum of exp(a)
+  double teacher = 0;     ///< sum of exp(b)
+  double difference = 0;  ///< sum of exp(b) (b - a)
 };
 /// Number of sums of a sample, which the workers add.
 constexpr std::int64_t kDistilledSums = 3;

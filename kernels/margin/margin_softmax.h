@@ -40,8 +40,8 @@ struct MarginSoftmaxOptions {
   std::int64_t logits_bytes = 0;  ///< memory for products that backward() need not recompute
   std::uint64_t seed = 0;         ///< for stochastic rounding
   bool ranges = false;            ///< softmaxes over a part of the classes: Batch::ranges
-  /// kPlain: every row ends with a bias, and a logit is the product of the row and the embedding,
-  /// after which a 1 is appended. Below, cosines are then products and lengths are 1.
+  /// kPlain: every row ends with a bias, and a 1 is appended to every embedding. A logit is the
+  /// product of row and embedding. Below, cosines are then products and lengths are 1.
   TargetForm target_form = TargetForm::kCombined;
   bool offsets = false;         ///< Batch::offsets
   bool sample_margins = false;  ///< Batch::margins replace `margin`

@@ -51,7 +51,7 @@ struct OneByte {
 struct Int8Numbers {
   static constexpr OneByteFormat kFormat = OneByteFormat::kInt8;
   static constexpr std::uint32_t kLargest = 0x42fe0000u;  // 127 as float32
-  static constexpr std::uint32_t kExponent = 6;           // of the largest number
+  static constexpr std::uint32_t kExponent = 6;           // exponent of the largest number
 
   /// x: from -127 to 127. u: as in rounded_integer().
   template <typename F, typename W>

@@ -86,7 +86,7 @@ class ClassBlock {
 
   const ClassLayer& layer_;
   const std::size_t d_, stored_size_;  // numbers of an embedding, and of a row
-  const std::size_t rows_;             // of each class
+  const std::size_t rows_;             // number of rows of each class
   RowRange classes_;
   std::vector<float> stored_;    // [n, stored_size_]
   std::vector<double> weights_;  // [n, D], of length 1 for cosines

@@ -432,7 +432,8 @@ class GraphMaker {
     return name;
   }
 
-  /// Adds a node and makes it the current one. Its output has its name, which is returned.
+  /// Adds a node and makes it the current one. Returns its name, which is also the name of its
+  /// output.
   std::string node(const char* type, const std::string& name, std::vector<std::string> inputs) {
     current_ = graph_->add_node();
     current_->set_op_type(type);

@@ -38,7 +38,7 @@ class Sink {
     return newest_ns_;
   }
 
-  /// Returns nullptr if CUPTI holds kMostBuffers already. It then drops records and counts them.
+  /// Returns nullptr if CUPTI holds kMostBuffers already. CUPTI then drops records and counts them.
   std::uint8_t* buffer() {
     const std::lock_guard lock(mutex_);
     if (cupti_ == nullptr || buffers_ >= GpuRecorder::kMostBuffers) return nullptr;

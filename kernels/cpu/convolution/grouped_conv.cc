@@ -7,7 +7,7 @@ namespace pfc {
 namespace {
 
 // Returns the index of weight (o, tap, j) of the OHWI layout in the vector kernels' layout [taps,
-// kinds, channels]. Its channels are input channels, or output channels if `exchanged`. Kind 0
+// kinds, channels]. There, channels are input channels, or output channels if `exchanged`. Kind 0
 // connects a channel with the output of the same number, kind 1 with the other output of its pair.
 std::int64_t position(std::int64_t o, std::int64_t tap, std::int64_t j, std::int64_t per_group,
                       std::int64_t channels, bool exchanged) {

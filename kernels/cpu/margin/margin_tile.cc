@@ -17,7 +17,7 @@ constexpr std::int64_t kCacheLine = 64;  // bytes
 
 }  // namespace
 
-/// Calls f(array, elements) for each array. Used by allocate() and bytes(), so they agree.
+/// Calls f(array, elements) for each array. Used by allocate() and bytes(), so both agree.
 template <typename F>
 void MarginTileWorker::each_array(std::size_t samples, std::size_t dimension, DType row_type,
                                   const MarginSoftmaxOptions& options, const F& f) {
@@ -200,7 +200,7 @@ void MarginTileWorker::add_binary(const MarginTile& tile, const float* logits) {
   }
 }
 
-/// Adds the tile's logits to second_sum_. Those that are -infinity take no part.
+/// Adds the tile's logits to second_sum_. Leaves out logits of -infinity.
 void MarginTileWorker::add_logits(std::int64_t classes, const float* logits) {
   for (std::int64_t j = 0; j < classes; ++j) {
     for (double& sum : second_sum_) {

@@ -20,7 +20,7 @@ struct RoundedTile {
   AlignedVector<BFloat16> rows;
   AlignedVector<std::uint32_t> pairs, panel;
 
-  /// Calls f(array, elements) for each array. Both allocates and counts, so they agree.
+  /// Calls f(array, elements) for each array. Used to allocate and to count, so both agree.
   template <typename F>
   void each_array(std::int64_t samples, std::int64_t panel_columns, const F& f) {
     stride = tile_row_stride(samples);

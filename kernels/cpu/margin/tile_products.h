@@ -49,9 +49,9 @@ class TileProducts {
   /// Computes d_unit [N, D] += transposed g * rows.
   virtual bool add_embedding_gradients(int part, const void* rows, float* d_unit,
                                        PrefetchList& soon) = 0;
-  /// Computes gradients [count, D] = rows first to first + count of g * unit. REQUIRES:
-  /// `gradients` has room for kGradientRows; first is a multiple of kGradientRows, and count
-  /// at most that.
+  /// Computes gradients [count, D] = rows [first, first + count) of the product g * unit. REQUIRES:
+  /// `gradients` has room for kGradientRows; first is a multiple of kGradientRows; count is at most
+  /// kGradientRows.
   virtual bool centre_gradients(int part, std::int64_t first, std::int64_t count, float* gradients,
                                 PrefetchList& soon) = 0;
 };

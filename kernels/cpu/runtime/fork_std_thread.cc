@@ -1,5 +1,6 @@
 // Replaces fork_openmp.cc in builds for ThreadSanitizer, which does not understand the
-// synchronisation in OpenMP's runtime and would report false races. It supports std::jthread.
+// synchronisation in OpenMP's runtime and would report false races. ThreadSanitizer supports
+// std::jthread.
 #include <omp.h>
 
 #include <thread>

@@ -62,7 +62,7 @@ struct MarginTile {
   std::int64_t classes, samples;
   const float* inverse_norm;  ///< [classes]; nullptr: the products are cosines
   float scale;
-  float limit;                   ///< of cosines: 1; infinity if they are products
+  float limit;                   ///< largest cosine: 1; infinity in a plain softmax
   float threshold;               ///< cosines above it count as 0; infinity: no filter
   const float* offsets;          ///< [classes], added to the logits; nullptr: `offset`
   float offset;                  ///< added to all logits

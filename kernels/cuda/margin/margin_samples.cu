@@ -31,7 +31,7 @@ __device__ double share_of_target(const MarginSamples& s, std::int64_t i) {
   return s.target_shares == nullptr ? 1.0 : s.target_shares[i];
 }
 
-/// Returns the logit of the target in this slot, which is of sample i.
+/// Returns the logit of the target of sample i that is in this slot.
 __device__ double target_logit(const MarginSamples& s, const TargetRule& rule, std::int64_t i,
                                std::int64_t slot) {
   return rule.scale *

@@ -15,13 +15,13 @@ namespace pfc {
 /// of 8.
 struct MarginSamples {
   std::int64_t samples = 0, padded_samples = 0;
-  std::int64_t dimension = 0, padded_dimension = 0;  ///< of a row, including the bias
+  std::int64_t dimension = 0, padded_dimension = 0;  ///< numbers of a row, including the bias
   const float* embeddings = nullptr;                 ///< [N, embedding_size], not normalised
   std::int64_t embedding_size = 0;   ///< dimension, or dimension - 1 in a plain softmax
   double* inverse_length = nullptr;  ///< [N]
-  /// [most_targets, N'], where N' is padded N: index of an active class; -1: no target, or on
-  /// another worker. In all arrays of targets, the element k N' + i is sample i's target number k.
-  /// This index is the target's slot.
+  /// [most_targets, N'], where N' is padded N: index of an active class; -1: no target, or a target
+  /// on another worker. In all arrays of targets, the element k N' + i is sample i's target number
+  /// k. The index k N' + i is the target's slot.
   const std::int32_t* targets = nullptr;
   std::int32_t most_targets = 1;
   const double* target_shares = nullptr;  ///< [N]: MarginSoftmax::Batch; nullptr: 1

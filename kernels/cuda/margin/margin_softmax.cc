@@ -536,7 +536,8 @@ void CudaMarginSoftmax::move_centres(Wanted wanted, const Update& update) {
   row_updates_.moved(batch_.classes, update);
 }
 
-/// Adds the list of the rows of gradients. A slot, which is for a class, has a row for each centre.
+/// Adds the list of the rows of gradients. A slot is for a class, and has a row for each centre of
+/// the class.
 const std::int32_t* CudaMarginSoftmax::add_places(std::span<const std::int64_t> slots) {
   const std::int64_t k = options_.sub_centres;
   const auto places = move_lists_.add<std::int32_t>(std::ssize(slots) * k);

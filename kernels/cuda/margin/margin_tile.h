@@ -30,7 +30,7 @@ struct ProductTile {
   const float* smoothing = nullptr;  ///< [samples], for make_factors() if smoothed
   bool binary = false;  ///< MarginSoftmaxOptions::binary; fold_tile() computes `second`, too
   float scale = 1.f;
-  float limit = 1.f;      ///< of cosines; infinity if they are products
+  float limit = 1.f;      ///< largest cosine: 1; infinity in a plain softmax
   float threshold = 0.f;  ///< cosines above it count as 0; infinity: no filter
 };
 

@@ -20,7 +20,7 @@ struct DistilledProducts {
   const float* products = nullptr;
   const float* inverse_norms = nullptr;  ///< [classes]
   const float* cosines = nullptr;
-  float scale = 1.f;  ///< of the logits / temperature
+  float scale = 1.f;  ///< scale of the logits / temperature
 };
 
 /// Copies rows 0 to count - 1 of the list from the teacher's centres [R, D] to `to` [at least

@@ -265,7 +265,7 @@ class CudaAttention : public Attention {
   const std::int64_t count_;   // number of matrices of an operand: samples * heads
   const std::int64_t most_;    // number of matrices computed at once
   const float scale_;
-  std::uint32_t aligned_ = 0;  // of all matrices' addresses
+  std::uint32_t aligned_ = 0;  // alignment that all matrices' addresses have, in bytes
 };
 
 }  // namespace

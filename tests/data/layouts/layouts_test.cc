@@ -29,8 +29,8 @@ using testing::message_of;
 using testing::write_file;
 using LabelList = std::vector<std::int64_t>;
 
-/// Functions that write a data set, one for each layout. Image i is jpeg_of(i). They return the
-/// path to open.
+/// Functions that write a data set, one for each layout. Image i is jpeg_of(i). Each function
+/// returns the path to open.
 namespace layouts {
 
 std::vector<std::byte> jpeg_of(std::size_t image) {

@@ -112,7 +112,8 @@ TEST_P(EachInstructionSet, RoundsAndWidensLikeTheFormulas) {
 }
 
 TEST_P(EachInstructionSet, DrawsTheSameWordsAsTheScalarGenerator) {
-  constexpr std::uint64_t kOverflow = (std::uint64_t{1} << 32) - 7;  // of the counter's lower half
+  constexpr std::uint64_t kOverflow =
+      (std::uint64_t{1} << 32) - 7;  // 7 blocks before the counter's lower half overflows
   for (const std::uint64_t first : {std::uint64_t{0}, kOverflow}) {
     for (const std::uint32_t late : {0u, 1u << 31}) {
       const RandomBlocks blocks{.seed = 0x123456789abcdefull,

@@ -1,6 +1,6 @@
 // The vector type of the files in this folder, which are compiled once for each instruction set:
 // PFC_ISA is the namespace, PFC_VECTOR_BYTES the width. These files must not define or instantiate
-// anything outside their namespace, because the linker could keep its AVX-512 copy for all
+// anything outside their namespace, because the linker could keep the AVX-512 copy of it for all
 // machines.
 #pragma once
 
