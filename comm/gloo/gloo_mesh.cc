@@ -94,8 +94,8 @@ std::string one_decimal(double value) {
   return text.substr(0, text.find('.') + 2);
 }
 
-// Gloo writes to sockets without MSG_NOSIGNAL. Without this, the death of a peer would also kill
-// this process instead of causing an error.
+// Gloo writes to sockets without MSG_NOSIGNAL. Without this function, the death of a peer would
+// also kill this process instead of causing an error.
 void ignore_broken_pipes() {
   struct sigaction current {};
   ::sigaction(SIGPIPE, nullptr, &current);

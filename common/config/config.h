@@ -235,7 +235,7 @@ struct JobConfig {
   std::int64_t frequent = 10;                  ///< steps between log lines
   std::int64_t verbose = 2000;                 ///< steps between evaluations; 0: only at the end
   bool tensorboard = true;                     ///< write event files for TensorBoard
-  std::int64_t histograms_every_steps = 1000;  ///< steps between histograms in them; 0: none
+  std::int64_t histograms_every_steps = 1000;  ///< steps between histograms in event files; 0: none
   std::int64_t save_every_steps = 0;           ///< 0: only at the end and on a stop
   double save_every_seconds = 0;               ///< 0: off
   std::int64_t keep_checkpoints = 3;

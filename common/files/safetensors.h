@@ -1,4 +1,5 @@
-// safetensors files: 8 bytes little-endian header length, a JSON header, then raw tensors.
+// safetensors files: the length of the header (8 bytes, little-endian), the header in JSON, and
+// then the raw tensors.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ struct DistilledSums {
   double teacher = 0;     ///< sum of exp(b)
   double difference = 0;  ///< sum of exp(b) (b - a)
 };
-/// Number of sums of a sample, which the workers add.
+/// Number of these sums for a sample. The workers add each of them.
 constexpr std::int64_t kDistilledSums = 3;
 
 /// Returns T^2 KL(q || p). d loss / d a = T^2 (p - q) = T^2 (exp(a) / network - exp(b) / teacher).

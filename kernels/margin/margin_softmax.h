@@ -102,7 +102,7 @@ struct CentreTable {
   ScaledRows second;  ///< [R, K D]: AdamW's v; null for SGD
   /// [R], in host memory on every device: number of updates of the history that each row has seen.
   std::span<std::int32_t> updated;
-  UpdateHistory* history = nullptr;  ///< for the same optimizer
+  UpdateHistory* history = nullptr;  ///< of updates by the same optimizer
 };
 
 /// Return the types of centres and of their momentum. For fp8, too, momentum is int8, because its

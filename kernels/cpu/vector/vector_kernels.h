@@ -249,9 +249,9 @@ struct GroupedConv {
   const T* x;
   const float* weights;
   T* y;  ///< in grouped_weight_gradient: dy, read-only
-  // For grouped_weight_gradient, in the layout of the weights: float32 sums over some pixels,
-  // which are zero before and after the call, and sums over all pixels, to which the gradient is
-  // added.
+  // Only for grouped_weight_gradient, both in the layout of the weights. `sums`: float32 sums over
+  // some pixels, zero before and after the call. `gradients`: sums over all pixels; the call adds
+  // to them.
   float* sums;
   double* gradients;
 };

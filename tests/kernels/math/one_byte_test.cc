@@ -33,6 +33,7 @@ TEST(OneByte, DecodesByDefinition) {
   }
 }
 
+/// `unused` is a code that is never stored. Neither is `unused` + 128, if that is a code.
 template <typename Numbers>
 void expect_every_code_is_stored_exactly(std::uint32_t unused) {
   for (std::uint32_t code = 0; code < 256; ++code) {
@@ -47,8 +48,8 @@ void expect_every_code_is_stored_exactly(std::uint32_t unused) {
 }
 
 TEST(OneByte, StoresItsOwnNumbersExactly) {
-  expect_every_code_is_stored_exactly<Int8Numbers>(128);  // -128
-  expect_every_code_is_stored_exactly<Fp8Numbers>(127);   // NaN, also 255
+  expect_every_code_is_stored_exactly<Int8Numbers>(128);  // 128 is -128
+  expect_every_code_is_stored_exactly<Fp8Numbers>(127);   // 127 and 255 are NaN
 }
 
 template <typename Numbers>
