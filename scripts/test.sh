@@ -5,8 +5,9 @@
 # PRESET: cpu     optimised build: end-to-end tests, comparisons with PyTorch, and unit tests that compute
 #         asan    AddressSanitizer and UndefinedBehaviorSanitizer: all other unit tests
 #         tsan    ThreadSanitizer: tests of threads
-#         cuda    builds the CUDA side and runs the GPU tests, which report "not run" without a GPU.
-#                 PFC_CUDA_ARCHITECTURES="90" builds for one architecture only
+#         cuda    builds the CUDA side and runs the GPU tests, which report "not run" without a GPU
+# PFC_CUDA=BESIDE scripts/test.sh cpu does the work of cpu and cuda, and compiles the common code once.
+# PFC_CUDA_ARCHITECTURES="90" builds CUDA code for one architecture only.
 # --targets builds only these test programs; select their tests with ctest's -R.
 # First installs missing packages (scripts/setup.sh). Prints the estimated time at the start, and
 # the output of failed tests and the slowest test cases at the end.
@@ -76,7 +77,8 @@ configure() {
     cmake --preset cuda -DPFC_CUDA=ON -DPFC_TESTS=ON \
       ${PFC_CUDA_ARCHITECTURES:+-DPFC_CUDA_ARCHITECTURES="$PFC_CUDA_ARCHITECTURES"}
   else
-    cmake --preset "$1" -DPFC_TESTS=ON
+    cmake --preset "$1" -DPFC_TESTS=ON ${PFC_CUDA:+-DPFC_CUDA="$PFC_CUDA"} \
+      ${PFC_CUDA_ARCHITECTURES:+-DPFC_CUDA_ARCHITECTURES="$PFC_CUDA_ARCHITECTURES"}
   fi
 }
 
