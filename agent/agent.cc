@@ -253,8 +253,8 @@ void Agent::end(const std::string& problem) { end_within(options_.grace, problem
 
 void Agent::leave(const std::string& reason) {
   if (ending_) return;
-  // Without a connection the agent ends its workers itself. They also get leave_grace, because
-  // together they may still write a checkpoint.
+  // Without a connection the agent ends its workers itself. The workers get leave_grace here too,
+  // because together they may still write a checkpoint.
   const bool is_idle = workers_.empty();
   if (!connected_ || (is_idle && job_id_.empty())) return end_within(options_.leave_grace, {});
   const auto grace = is_idle ? std::min(options_.leave_grace, kFarewell) : options_.leave_grace;
@@ -277,7 +277,7 @@ void Agent::coordinator_killed() {
                   "the coordinator was killed; its workers write a checkpoint and end");
     return end_without_coordinator("the coordinator was killed; its workers have ended");
   }
-  limit_ = grace.count();  // even if this agent was not connected yet
+  limit_ = grace.count();  // replaces `patience` if this agent was not connected yet
   print_message("pfc-agent", Severity::kWarning,
                 "the coordinator was killed; its workers keep training for " + in_seconds(grace) +
                     " s; run the same command again within this time to take over the job "

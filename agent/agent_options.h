@@ -38,7 +38,7 @@ struct AgentOptions {
   std::chrono::milliseconds grace{5'000};  ///< from SIGTERM to SIGKILL when the agent ends
   /// Time for a checkpoint when the host is drained.
   std::chrono::milliseconds leave_grace{30'000};
-  /// Time for a checkpoint when the coordinator is lost. It can be long: nothing waits for it.
+  /// Time for a checkpoint when the coordinator is lost. It can be long, because nothing waits.
   std::chrono::milliseconds lost_grace{30'000};
 };
 

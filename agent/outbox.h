@@ -33,7 +33,7 @@ class Outbox {
   /// Adds a reply to a request for a log. Drops it if kMaxLogBytes are buffered; the requester has
   /// a timeout.
   void add_log(proto::AgentMessage message);
-  /// Adds a message that is sent once; the coordinator asks again if it needs it again.
+  /// Adds a message that is sent only once. If it is lost, the coordinator repeats its request.
   void add_report(proto::AgentMessage message);
 
   /// Removes and returns all unsent messages. Lines that count dropped output come first.

@@ -1,4 +1,4 @@
-// The verbs of pfcctl. Each function adds one verb with its options, help and action.
+// The verbs (subcommands) of pfcctl. Each function adds one verb with its options, help and action.
 #pragma once
 
 #include <CLI/CLI.hpp>

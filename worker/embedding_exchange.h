@@ -11,8 +11,8 @@ namespace pfc {
 /// bf16 before they are sent, and each worker computes with the rounded embeddings of all workers,
 /// also with its own. On CPUs, gradients are rounded too: each worker receives the parts of its own
 /// gradients from all workers in bf16, and sums them in float64. On GPUs, NCCL sums gradients in
-/// float32. It adds those of a host before they cross the network. With many GPUs per host, this
-/// sends fewer bytes than a part in bf16 from every worker. A single worker rounds nothing.
+/// float32, first within each host and then over the network. With many GPUs per host, this sends
+/// fewer bytes than a part in bf16 from every worker. A single worker rounds nothing.
 class EmbeddingExchange {
  public:
   /// Borrows ops and comm. REQUIRES: exchange_precision bf16 only if ops.activation_type() is bf16.

@@ -295,8 +295,8 @@ void StepReporter::sample(std::int64_t step) {
   s_.phase("log", [&] { to_board([&](TensorBoardLog& board) { board.sample(step, sample); }); });
 }
 
-// On a GPU, the host waits whenever it needs a result, and so for the slowest worker. There, only
-// the time that a worker waits for its own data differs between workers.
+// On a GPU, the host waits for the slowest worker whenever it needs a result. So on GPUs, the
+// returned time differs between workers only by the time that each waits for its own data.
 double StepReporter::own_seconds(const StepStats& stats, double seconds,
                                  const std::vector<PhaseTimer::Sample>& phases) const {
   double waited = s_.comms.step->counters().call_seconds - calls_before_;

@@ -137,7 +137,8 @@ void expect_finite_loss(Trainer& t, const StepSoFar& so_far) {
 
 /// Throws if a gradient is not finite, unless a smaller loss scale might make it finite.
 void expect_finite_gradient(Trainer& t, const StepSoFar& so_far, const Optimizer::Result& update) {
-  // Also needed for the norm; on a GPU, this covers the Comm of the gradients too.
+  // The norm of the gradients is valid only if no collective has failed. On a GPU, the Comm of the
+  // gradients is checked here too.
   t.comm.throw_if_failed();
   if (update.finite || t.loss_scale.can_shrink()) return;
   stop_not_finite(t, so_far,

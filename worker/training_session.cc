@@ -33,8 +33,8 @@
 namespace pfc {
 namespace {
 
-// The time to wait for an earlier job, or for this job's earlier rank 0, to end. Its agent gives it
-// 30 s for a checkpoint and then kills it.
+// The time to wait for an earlier job, or for this job's earlier rank 0, to end. An agent gives its
+// workers 30 s for a checkpoint and then kills them.
 constexpr std::chrono::milliseconds kOutputPatience{45'000};
 
 // The first generation has no snapshots in memory; only later ones may.
@@ -144,8 +144,8 @@ void TrainingSession::measure_nccl() {
                    {shapes.d_embeddings[0] / job.gradient_acc, shapes.d_embeddings[1]});
   comms.step->all_gather(own, all);
   comms.step->reduce_scatter_sum(all, own);
-  // The head exchanges its statistics in this way. NCCL connects each worker with all others for
-  // it.
+  // The head exchanges its statistics by an all-to-all. For this, NCCL connects each worker with
+  // all others.
   const auto workers = static_cast<std::int64_t>(membership.world_size);
   const std::int64_t bytes = static_cast<std::int64_t>(all.bytes()) / 2 / workers * workers;
   auto* const second = static_cast<std::byte*>(all.data) + bytes;

@@ -24,8 +24,8 @@ constexpr std::size_t kMostGroups = 4'096;  // a host has at most 1,024 slots
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) signal(number, SIG_IGN);
   prctl(PR_SET_NAME, "pfc-agent-guard");
   dup2(fd, STDIN_FILENO);
-  // Closes the pipe's write end and the inherited outputs: whoever reads an output waits until all
-  // its holders have closed it.
+  // Closes the pipe's write end and the inherited outputs, because the reader of an output waits
+  // until every process that has it open has closed it.
   close_range(STDIN_FILENO + 1, ~0U, 0);
   std::array<pid_t, kMostGroups> groups{};
   std::size_t count = 0;

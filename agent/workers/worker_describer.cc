@@ -116,7 +116,8 @@ std::string state_text(char state) {
   return std::string("state ") + state + " (" + meaning(state) + ")";
 }
 
-/// Sets the system call. "0 0x3 0x7f... " is read of file 3; "running" and "-1 ..." are none.
+/// Sets the system call from /proc: "0 0x3 0x7f... " means a read of file 3; "running" and "-1 ..."
+/// mean that the thread is in no system call.
 void add_call(Thread& thread, const fs::path& process) {
   std::istringstream text(read_proc_file(thread.folder / "syscall"));
   long number = -1;

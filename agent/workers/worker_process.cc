@@ -7,8 +7,8 @@ namespace pfc {
 namespace {
 
 constexpr std::size_t kLastLines = 20;
-// Longest wait for the end of the output after the worker's end: a process that the worker started
-// may keep the pipes open.
+// Longest wait for the end of the output after the worker's end, because a process that the worker
+// started may keep the pipes open.
 constexpr std::chrono::milliseconds kDrain{500};
 
 }  // namespace

@@ -30,7 +30,7 @@ def python_with_gpu(given):
 
 
 class Plan:
-    """The cases of each part. They are determined when the part begins, because the first part builds."""
+    """The cases of each part. They are determined when the part begins, because the first part builds the programs."""
 
     def __init__(self, gpus, work, options):
         self.gpus, self.work, self.options = gpus, work, options

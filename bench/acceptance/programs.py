@@ -62,7 +62,8 @@ class Programs:
         return found[0] if found else self.folders[0] / name
 
     def under(self, tool, name):
-        """Returns the command that runs a program, not a shell, under a tool."""
+        """Returns the command that runs a program under a tool. For a bundle, the tool runs the program itself, and not
+        the script that starts it."""
         if self.launcher:
             return [*self.launcher, *tool, self.binaries / name]
         return [*tool, self.path(name)]

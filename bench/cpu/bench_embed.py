@@ -24,9 +24,9 @@ from bench_runs import say
 import image_records  # in tests/reference, like the next
 import reference_input
 
-# Idle threads sleep, as in the verbs, because decoding and computing threads share the cores.
+# Idle threads sleep, as in pfcctl embed and verify, because decoding and computing threads share the cores.
 ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive"}
-SMALL = 32  # pixels a side of the images in the sets of growing size
+SMALL = 32  # width and height in pixels of the images in the sets of growing size
 
 
 def run(*command):

@@ -14,8 +14,8 @@ The checks are:
   1  time of a step with all classes and with a tenth of them, against PyTorch
   2  memory of the same runs, against centres and momentum; fp32 and bf16
   3  a fixed number of active classes out of more and more
-  4  what this machine's memory and matrix products allow (head_limits), and which part of it a step
-     reaches
+  4  the limits of a step on this machine, from its memory and matrix products (head_limits), and the fraction
+     of them that a step reaches
   7  two workers over Gloo with one thread each, against one worker with one and with two
 
 1 and 2 take ten minutes on two AVX-512 cores and 17 GB of memory; 3 and 7 take ten more, 4 three. Other programs slow
@@ -234,8 +234,8 @@ def growing_classes(programs, options):
 
 def step_limits(options, rate, centres, precision, found):
     """Returns the seconds of a step's memory traffic and arithmetic at the machine's best rates. Forward reads the
-    centres, and below rate 1 their momentum; backward reads and writes both. Products that fit into a tenth of the
-    table's memory are written and read once; others are computed twice."""
+    centres, and below rate 1 their momentum; backward reads and writes both. Logits that fit into a tenth of the memory
+    of centres and momentum are written and read once; the others are computed twice."""
     classes, width, samples = options.classes * rate, options.dimension, options.samples
     weight = width * (2 if centres == "bf16" else 4)
     momentum = width * (4 if centres == "fp32" else 2)

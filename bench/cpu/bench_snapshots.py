@@ -5,9 +5,9 @@ workers on this machine: without copies, with one every --snapshot-seconds, and 
                        [--seconds 130] [--snapshot-seconds 60] [--often 5] [--json FILE]
 
 The script reads the log's times of the last warm-up step and of the last step, and divides their difference by the
-number of steps. So the time of a step includes the work between steps. One copy per minute costs about as little as
-the noise of the machine. So the third job takes a copy every --often seconds, and the script also prints the cost of
-each copy. The machine should be idle otherwise; the script takes 25 minutes.
+number of steps. So the time of a step includes the work between steps. The cost of one copy per minute is about as
+small as the noise of the measurement. So the third job takes a copy every --often seconds, and the script also prints
+the cost of each copy. The machine should be idle otherwise; the script takes 25 minutes.
 """
 
 import argparse

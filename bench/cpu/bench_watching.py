@@ -5,7 +5,7 @@ with open pages and with readers of metrics and status.
                       [--scrape 15] [--readers 1] [--set KEY=VALUE ...]
 
 In a watched job, each of --readers readers reads /metrics every --scrape seconds and `status --json` every two
-seconds, and as many pages are open. --set changes a key only in the watched job, to measure files that a job writes
+seconds, and keeps a page open. --set changes a key only in the watched job, to measure files that a job writes
 while it trains. The watchers run on the same cores. The script reads the log's times of the last warm-up step and of
 the last step, and divides their difference by the number of steps. So the time of a step includes the work between
 steps. The machine should be idle otherwise.

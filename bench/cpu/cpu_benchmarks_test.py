@@ -155,8 +155,8 @@ class Reports(Quiet):
     def test_a_steps_limits_follow_from_the_machines_rates(self):
         options = argparse.Namespace(classes=1_000_000, dimension=512, samples=128)
         whole = bench_head.step_limits(options, 1.0, "fp32", "fp32", self.LIMITS)
-        # Bytes for each centre: forward reads 2,048, and backward moves 8,192. Of its 512 bytes of logits 409.6 are
-        # kept.
+        # Bytes per class: forward reads 2,048 of the centre, and backward moves 8,192 of the centre and its momentum.
+        # Of the 512 bytes of logits, 409.6 are kept: they are written once and read once.
         self.assertAlmostEqual(whole["bytes"] / 1e6, 2048 + 8192 + 2 * 409.6)
         self.assertAlmostEqual(whole["memory"], 2.048 / 20 + (8.192 + 0.8192) / 40)
         self.assertAlmostEqual(whole["arithmetic"], 3.2 * 2 * 128 * 512e6 / 400e9)

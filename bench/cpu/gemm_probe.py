@@ -3,8 +3,8 @@
     gemm_probe.py [--threads 2] [--samples 128] [--dimension 512] [--classes 100000] [--repeats 5]
 
 Prints one JSON object: the loaded BLAS library, its description of itself, the rate in GFLOP/s and the largest
-relative error against float64. The products are those of a head: logits and the gradients of embeddings and centres;
-and a backbone's last layer at batch 32.
+relative error against float64. The products are those of a head (logits and the gradients of embeddings and centres)
+and of a backbone's last layer at batch 32.
 """
 
 import argparse

@@ -13,8 +13,9 @@ Times and ratios are given without and with the sampling of classes: pfc samples
 reference inside its step. Ratios compare with the reference as its users run it, and the smaller ratio must reach the
 goal.
 
-The floors of a step over S active classes count three products of 2 N D S FLOPs, and the bytes of two reads and one
-write of each active centre and of one read and one write of its momentum. `--programs pfc` leaves the reference out.
+The floors are lower bounds of a step's time over S active classes. One counts the FLOPs of three products of 2 N D S
+each. The other counts the bytes of two reads and one write of each active centre, and of one read and one write of its
+momentum. `--programs pfc` leaves the reference out.
 
 A program that fails or takes longer than --limit gets a row that reports this. The script prints the table, and then
 fails if a program has failed, if no run of pfc was measured, or if the first losses differ.

@@ -11,7 +11,7 @@ they choose algorithms, capture graphs and compile kernels.
 
 Prints a table in markdown: medians over the steps of all rounds, with the smallest and the largest value in brackets.
 The ratio to pfc in the same precision is the median of the rounds' ratios. Memory is all memory in use on the GPU,
-including contexts. Floors are those of network_floor.py.
+including contexts. The floors, lower bounds of a step's time, follow from network_floor.py.
 
 A program that fails or takes longer than --limit gets a row that reports this. The script prints the table, and then
 fails if a program has failed, if no run of pfc was measured, or if the losses of the first step differ much. They are

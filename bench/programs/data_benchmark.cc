@@ -1,4 +1,5 @@
-// Measures one core: decoding, the epoch's order, whole batches from a .rec.
+// Measures how fast one core decodes images, computes an epoch's order, and makes whole batches
+// from a .rec.
 #include <benchmark/benchmark.h>
 #include <turbojpeg.h>
 

@@ -4,11 +4,11 @@
 // the collectives around it. Workers are threads of this process, connected by Gloo on loopback,
 // or by NCCL with one GPU each (--device cuda). --threads: compute threads per worker on a CPU.
 // Classes are sampled before the step and timed separately, because training samples them during
-// the forward pass. Embeddings are on the device before the step. Prints one JSON object:
-// create_seconds to draw the initial centres and compute their norms, seconds and sample_seconds of
-// every measured step, the first step's loss, rank 0's active classes and collectives of a step,
-// the peak resident memory of the process, and the used memory of rank 0's GPU after the last step
-// (0 on a CPU).
+// the forward pass. Embeddings are on the device before the step. Prints one JSON object: the time
+// to draw the initial centres and compute their norms (create_seconds), the seconds and
+// sample_seconds of every measured step, the first step's loss, rank 0's active classes and
+// collectives of a step, the peak resident memory of the process, and the used memory of rank 0's
+// GPU after the last step (0 on a CPU).
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>

@@ -1,10 +1,12 @@
 // head_limits [--samples 128] [--dimension 512] [--threads 2] [--gibibytes 2] [--rate 0.1]
 //
-// Measures this machine's limits for the parts of a head step. Memory, in GB/s: rows of each size
-// of a centre, read and updated in place, in order and gathered at a sample rate. Products of a
-// tile, in GFLOP/s: by oneDNN and by pfc. All threads work at the same time. Each figure is the
-// best of a few repeats, because other programs can only make one worse. Prints one JSON object.
-// docs/benchmarks/head.md derives a step's limit from it.
+// Measures this machine's limits for the parts of a head step:
+// - memory, in GB/s: reads and in-place updates of a whole array in order, and of rows gathered at
+//   a sample rate, which are as large as a centre in float32 or bfloat16;
+// - matrix products of a tile, in GFLOP/s: by oneDNN and by pfc.
+// All threads work at the same time. Each figure is the best of a few repeats, because other
+// programs can only make it worse. Prints one JSON object. docs/benchmarks/head.md derives a step's
+// limit from it.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -273,7 +275,7 @@ Json dnnl_bf16_gflops(const Options& o) {
                             Layout weights) {
     std::vector<std::unique_ptr<DnnlProduct>> each(static_cast<std::size_t>(o.threads));
     const Threads threads(o.threads);
-    threads.each_part([&](int part) {  // planned inside the team, so for one thread
+    threads.each_part([&](int part) {  // in a thread of the team, so oneDNN plans for one thread
       each[static_cast<std::size_t>(part)] =
           std::make_unique<DnnlProduct>(m, k, columns, src, weights);
     });
@@ -317,7 +319,7 @@ Json own_gflops(const Options& o, TileProducts& products) {
 }
 
 Json measure(const Options& o) {
-  constexpr std::int64_t kMultiple = 8 * kLine;  // a row of bfloat16 numbers is read by four lines
+  constexpr std::int64_t kMultiple = 8 * kLine;  // bfloat16 rows are read four lines at a time
   if (o.dimension % kMultiple != 0) {
     throw InputError("--dimension: found " + std::to_string(o.dimension) +
                      ", expected a multiple of " + std::to_string(kMultiple));

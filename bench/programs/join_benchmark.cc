@@ -1,7 +1,7 @@
-// Measures the coordinator's cost of many workers: joins, roll call, heartbeats, reports during
-// training (with and without a reader of the page at /), and a page of metrics. The coordinator
-// runs in a separate process, whose CPU time is measured. All workers run in one other process,
-// each with its own connection.
+// Measures the coordinator's cost of many workers: joins, the exchange of addresses (roll call),
+// heartbeats, reports during training (with and without a reader of the page at /), and a page of
+// metrics. The coordinator runs in a separate process, whose CPU time is measured. All workers run
+// in one other process, each with its own connection.
 //
 //   join_benchmark [tls] [WORKERS]...
 #include <grpcpp/client_context.h>
@@ -301,7 +301,7 @@ HostCredentials credentials_of(const std::string& host, const std::filesystem::p
           {.role = Role::kWorker, .host = host, .job = kJob, .agent = exchanged.issued.serial})};
 }
 
-/// Time, and CPU seconds of the coordinator, since its construction.
+/// Measures time and the coordinator's CPU seconds, both since the construction of this object.
 class Stopwatch {
  public:
   explicit Stopwatch(const std::function<double()>& used)

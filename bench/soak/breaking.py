@@ -50,8 +50,8 @@ class Faults:
         return self.random.uniform(0.05, 1) if self.random.random() < SOON else self.random.expovariate(1 / mean)
 
     def see(self, now, status, steps):
-        """Notes that training has continued after a fault: in a later generation with its first step, or if the
-        generation survives, with the first step after the fault's end."""
+        """Notes for each fault when training has continued: when a later generation completes its first step; or if
+        the generation has survived, when a step completes after the fault's end."""
         stepped = steps or (status["state"] == "training" and self.has_stepped(status))
         for fault in self.waiting():
             later = status["generation"] > fault.generation

@@ -37,8 +37,8 @@ def distance(a, b):
 
 
 def compare(broken, first, second):
-    """Returns (ratio, number of steps). The ratio compares distances between curves: that of the broken run from the
-    first unbroken run, divided by that of the second unbroken run, which has another seed, from the first one.
+    """Returns (ratio, number of steps). The ratio is the distance between the curves of the broken run and of the first
+    unbroken run, divided by the distance between the curves of the two unbroken runs, which have different seeds.
     Distances are over the steps that all three runs have. Each curve is smoothed over a twentieth of these steps."""
     steps = sorted(set(broken) & set(first) & set(second))
     if len(steps) < 10:

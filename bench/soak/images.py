@@ -70,7 +70,8 @@ class Record(threading.Thread):
         return sum(before != after for before, after in zip(self.leaders, self.leaders[1:]))
 
     def lost(self):
-        """Returns [(generation, its first image, images saved before)] for generations that began below a saved checkpoint."""
+        """Returns [(generation, images at its start, images of the newest checkpoint)] for the generations that did
+        not begin with the newest checkpoint, but with fewer images."""
         found = []
         for look, event in self.events:
             before = max((images for when, images in self.saved if when < look), default=0)

@@ -319,7 +319,8 @@ class Soak:
 
 
 class Lives:
-    """Memory and open files of each process while the job trains: some time after its start, and last."""
+    """Memory and open files of each process while the job trains: SETTLE seconds after it was first seen, and at the
+    last look."""
 
     def __init__(self, cluster):
         self.cluster, self.known, self.next = cluster, {}, 0

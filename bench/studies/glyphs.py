@@ -2,8 +2,8 @@
 
     glyphs.py --out build/glyphs [--classes 26204] [--size 32] [--threads 2]
 
-Every character that all fonts have is a class, with one image for each font and --copies. Each image is turned,
-scaled and moved a little. OUT/train holds the classes to train on, OUT/test the other characters. Needs
+Every character that all fonts have is a class, with --copies images in each font. Each image is turned, scaled and
+moved a little. OUT/train holds the classes to train on, OUT/test the other characters. Needs
 python3-fonttools, python3-pil and the packages fonts-noto-cjk, fonts-noto-cjk-extra, fonts-wqy-zenhei, fonts-hanazono
 and fonts-cns11643-{kai,sung}.
 """

@@ -22,7 +22,7 @@ LEAST_COSINE, MOST_LOST = 0.99, 6 / 600
 
 
 def embed(file, images):
-    """Returns embeddings [N, D], each added to that of the mirror image, and the seconds an image."""
+    """Returns embeddings [N, D], each the sum for the image and its mirror image, and the seconds per image."""
     session = onnxruntime.InferenceSession(file)
     x = images.transpose(0, 3, 1, 2).astype(np.float32) / 127.5 - 1
     start = time.monotonic()

@@ -9,8 +9,8 @@ over all, so that every worker owns some. The other classes have no images, so t
 peak resident memory of every worker and of the machine, and for every step of rank 0 the loss, the time, and the
 head's share of it.
 
-A checkpoint of so many classes takes 20 GB of disk and minutes: unless --checkpoint asks for the one
-at the end, the job is killed after its last measured step.
+A checkpoint of so many classes takes 20 GB of disk and minutes. So the job is killed after its last
+measured step, unless --checkpoint asks for the checkpoint at its end.
 """
 
 import argparse

@@ -4,8 +4,9 @@
                         [--variants bf16_momentum/fp32 bf16/fp32 fp32/bf16 bf16/bf16]
                         [--steps 600] [--every 50] [--report curves.md]
 
-Trains the same job on the same drawn faces, in the same order and from the same weights, once a
-variant (centre_precision/precision, or centre_precision/precision/centre_momentum), and prints the mean loss of every --every steps. Training is chaotic: rounding
+Trains the same job on the same drawn faces, in the same order and from the same weights, once for each variant
+(centre_precision/precision, or centre_precision/precision/centre_momentum). Prints the mean loss of every --every
+steps. Training is chaotic: rounding
 errors grow from step to step until two runs differ visibly. The first column after fp32, "fp32 again", shows this
 effect alone: it is fp32 with a learning rate that is higher by one part in a million. Differences are relative to
 fp32: the largest over all windows after the first, and that of the last window.

@@ -3,7 +3,7 @@
 
   bench/studies/thread_waiting.py --bin build/cpu/bin [--rounds 5]
 
-One worker with two threads trains mbf on drawn faces. Each setting runs once a round, one after the other.
+One worker with two threads trains mbf on drawn faces. Each setting runs once per round, one after the other.
 Prints medians of the runs' median samples/s, and of their ratios to the default's run of the same round.
 """
 import argparse

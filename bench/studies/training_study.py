@@ -6,7 +6,7 @@
                       [--data SET [--val PAIRS.bin] [--test TEST_SET]] [--jobs 1] [--seconds 500]
 
 A variant is one or more keys of the job with their values, KEY=VALUE[,KEY=VALUE...], for example
-precision=bf16 or read=sequential,read_buffer_mib=1; the others are compared with the first one. KEY=null leaves a key
+precision=bf16 or read=sequential,read_buffer_mib=1. All variants are compared with the first one. KEY=null leaves a key
 out: a loss with its own margin needs loss=adaface,margin_list=null. Trains one job for each variant and seed on the
 same images: drawn faces, shuffled once on the disk, or the set of --data. The seed changes initial weights, the order
 of the images, flips and sampling. These are compared:
@@ -14,8 +14,8 @@ of the images, flips and sampling. These are compared:
   training loss      of the last epoch, as the run logs it: over the classes that take part, and so
                      over fewer negatives the lower sample_rate is.
   full softmax loss  of the finished model, over the same batches of the training set for every
-                     model, with all classes: the training program again, from the final backbone and
-                     centres, at sample_rate 1, in fp32 and at learning rate 0.
+                     model, with all classes. The training program computes it: it starts from the
+                     final backbone and centres, at sample_rate 1, in fp32 and at learning rate 0.
   accuracy           of the last evaluation: pairs of identities that are not in the training set (--val).
   TAR at FAR 1e-4    of the finished model over all pairs of images of --test, a set of other classes.
 

@@ -310,7 +310,7 @@ void Agents::worker_ended(WorkerState& worker, const proto::WorkerExited& exited
 }
 
 void Agents::link_closed(const std::string& host, AgentLink& link) {
-  // The host keeps its lease until it is silent for too long: its agent may reconnect.
+  // The host stays registered until it is silent for too long, because its agent may reconnect.
   if (!cluster_.links.remove_agent(host, link)) return;
   jobs_.log_requests().host_gone(host);
   fault_requests_.host_gone(host);

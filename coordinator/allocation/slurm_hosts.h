@@ -18,8 +18,9 @@ std::vector<std::string> expand_slurm_nodes(const std::string& variable, std::st
 /// Expands "2(x3),1" to {2, 2, 2, 1}. Throws InputError as expand_slurm_nodes() does.
 std::vector<int> expand_slurm_counts(const std::string& variable, std::string_view list);
 
-/// Returns the hosts of SLURM_JOB_NODELIST. Slots come from SLURM_GPUS_PER_NODE; else agents count
-/// GPUs, if the job has some (SLURM_GPUS_ON_NODE); else SLURM_TASKS_PER_NODE. Throws InputError.
+/// Returns the hosts of SLURM_JOB_NODELIST. Slots come from SLURM_GPUS_PER_NODE. If it is not set,
+/// agents count their GPUs if the job has some (SLURM_GPUS_ON_NODE); otherwise slots come from
+/// SLURM_TASKS_PER_NODE. Throws InputError.
 std::vector<HostSpec> slurm_hosts(const Variables& variables);
 
 }  // namespace pfc

@@ -1,6 +1,6 @@
 // Decides the coordinator's next action in a check (docs/check.md). A check has two generations.
-// In the first, each worker tests its own host. In the second, the workers that have done so
-// connect as the job would. A failure on one host does not stop the tests of the others.
+// In the first, each worker tests its own host. In the second, the workers that have finished these
+// tests connect as the job would. A failure on one host does not stop the tests of the others.
 #pragma once
 
 #include <chrono>

@@ -25,7 +25,8 @@ void PhaseTimes::add(Rank rank, const proto::Progress& before, const proto::Prog
     sums.seconds[name] += sample.seconds();
     sums.total += sample.seconds();
   }
-  // Needs two steps in the sums: an evaluation may take longer than the window.
+  // At least one whole step stays in the sums, even if it took longer than the window, as a step
+  // with an evaluation may.
   while (sums.total > kWindow && sums.steps >= 2) {
     for (double& each : sums.seconds) each /= 2;
     sums.total /= 2;

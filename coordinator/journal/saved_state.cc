@@ -120,7 +120,7 @@ struct Times {
   }
 };
 
-/// Writes fields as numbers of variable length (7 bits a byte, the low ones first) and texts.
+/// Writes fields as texts and as numbers of variable length (7 bits per byte, low bits first).
 class FieldWriter {
  public:
   explicit FieldWriter(Times times = {}) : times_(times) {}

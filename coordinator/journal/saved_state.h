@@ -35,7 +35,7 @@ void restore_run(ClusterState& state, Run& run, std::string_view bytes, TimePoin
 
 /// Restores the workers of a generation, by rank. Marks the generation as lost if a worker had not
 /// begun to train, because the data that it needs to connect were only in the killed coordinator's
-/// memory. Never marks a generation of which a worker has ended well, because that worker's part
+/// memory. Never marks a generation in which a worker has ended well, because that worker's part
 /// cannot be repeated.
 void restore(GenerationState& generation, std::vector<WorkerState> workers);
 

@@ -26,7 +26,7 @@ class JobMetrics {
   void add_checkpoints(const proto::Progress& before, const proto::Progress& told);
   void set(const Seen& seen);
 
-  /// Seconds since 1970; 0: none was published.
+  /// Time of the last published checkpoint, in seconds since 1970; 0: none.
   [[nodiscard]] double last_checkpoint() const { return last_checkpoint_; }
   void restore_last_checkpoint(double seconds) { last_checkpoint_ = seconds; }
   CounterFamily* find_counter(const std::string& name);

@@ -43,7 +43,7 @@ struct Metrics::All {
   metrics::Registry registry;
   metrics::JobMetrics job{registry};
   metrics::WorkerMetrics workers{registry};
-  std::map<std::string, prometheus::Histogram*> phases;  ///< by the workers' names
+  std::map<std::string, prometheus::Histogram*> phases;  ///< by the phase's name
   prometheus::Histogram* other_phase = nullptr;
   HistogramFamily& phase = histogram(registry, "pfc_worker_phase_duration_seconds",
                                      "Time of each phase of training, all workers");

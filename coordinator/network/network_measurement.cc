@@ -176,7 +176,7 @@ void NetworkMeasurement::note_pairs() {
   }
 }
 
-/// Returns whether some pairs are much slower than the fastest: a host may have been busy.
+/// Returns whether some pairs are much slower than the fastest, perhaps because a host was busy.
 bool NetworkMeasurement::some_are_slow() const {
   constexpr double kMuchSlower = 0.5;
   double fastest = 0;

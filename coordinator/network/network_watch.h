@@ -41,7 +41,7 @@ class NetworkWatch {
   Cluster& cluster_;
   const std::function<void(std::vector<proto::CheckPair>)> pairs_;
   std::optional<NetworkMeasurement> measurement_;  ///< current one; empty: none
-  std::vector<std::size_t> measured_;              ///< hosts of the last one, as in the state
+  std::vector<std::size_t> measured_;              ///< its hosts, by index in ClusterState::hosts
 };
 
 }  // namespace pfc

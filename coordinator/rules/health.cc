@@ -69,7 +69,8 @@ std::string missing_hosts_advice(const ClusterState& state) {
 }
 
 /// Finds the cause if workers have joined but do not reach their first step, where they wait for
-/// each other. Blames none while one progresses; otherwise the one whose last progress is oldest.
+/// each other. While a worker progresses, blames none. Otherwise blames the worker whose last
+/// progress is oldest.
 void find_stuck_before_training(const ClusterState& state, const HealthLimits& limits,
                                 TimePoint now, std::vector<Incident>& found) {
   const WorkerState* stuck = nullptr;

@@ -30,7 +30,7 @@ void add_worker(const WorkerState& worker, TimePoint now, proto::StatusReply& st
   added->set_state(worker_state_name(worker, now));
   *added->mutable_progress() = worker.progress;
   if (worker.exit) return;
-  // For a worker that was just taken over, the time is in the future.
+  // After a takeover, last_heard can be in the future.
   added->set_silent_seconds(std::max(seconds_since(worker.last_heard, now), 0.0));
   if (worker.training) {
     added->set_stuck_seconds(std::max(seconds_since(worker.last_moved, now), 0.0));

@@ -82,7 +82,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::size_t discarded_ = 0;
   boost::beast::flat_buffer buffer_;
   std::optional<HeaderParser> parser_;
-  std::optional<BodyParser> body_;  ///< while a POST is read; has the header then
+  std::optional<BodyParser> body_;  ///< reads a POST; then has its header too
   unsigned version_ = 11;           ///< HTTP version of the request: 1.1
   boost::beast::http::response<boost::beast::http::string_body> response_;
   std::optional<boost::beast::http::response_serializer<boost::beast::http::string_body>> header_;

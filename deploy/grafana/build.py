@@ -17,7 +17,7 @@ def of_run(query):
 
 
 def worst(metric, function="topk", over="avg", count=MOST):
-    """Selects a few workers or hosts, the same for the whole shown time, so that a job of 1,024 is readable."""
+    """Selects a few workers or hosts, the same for the whole shown time, so that 1,024 workers are readable."""
     series = f"{metric}{{{INSTANCE}}}"
     return f"({series} and {function}({count}, {over}_over_time({series}[$__range] @ end())))"
 
@@ -150,7 +150,7 @@ def with_runbook(panel, runbooks):
 
 
 def lines_of(value, indent=""):
-    """Returns JSON in which short values are one line, so a changed panel is a short difference."""
+    """Returns JSON in which short values are one line, so that a changed panel makes a short diff."""
     line = json.dumps(value, ensure_ascii=False)
     if len(indent) + len(line) <= 130 or not isinstance(value, (dict, list)):
         return line

@@ -3,7 +3,8 @@
 
   python3 deploy/grafana/dashboard.py [--runbooks URL]
 
---runbooks: where your people read docs/runbooks; panels then link to its pages, and else name them.
+--runbooks: the address at which your team reads docs/runbooks. Panels then link to its pages; without --runbooks they
+only name the pages.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Runs one training job on the hosts of mpirun, with one agent per host:
 #   deploy/mpi/pfc.sh job.json [OPTION OF pfc-coordinator...]
-# In a batch job of PBS, LSF or Grid Engine, both read the hosts from the environment. Elsewhere set
-# PFC_HOSTFILE=hosts. See also docs/launchers.md.
+# In a batch job of PBS, LSF or Grid Engine, pfc-coordinator and mpirun read the hosts from the
+# environment. Elsewhere set PFC_HOSTFILE=hosts. See also docs/launchers.md.
 set -u
 job=${1:?usage: pfc.sh JOB.json [OPTION OF pfc-coordinator...]}
 shift

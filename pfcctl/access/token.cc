@@ -1,4 +1,4 @@
-// pfcctl token: creates, lists and revokes tokens. Hosts join and users read the status with them.
+// pfcctl token: creates, lists and revokes tokens, with which hosts join and users read the status.
 #include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>

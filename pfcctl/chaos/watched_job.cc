@@ -59,7 +59,7 @@ bool WatchedJob::find_again() {
   }
   try {
     call_.emplace(target_.endpoint());
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): there is none yet
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): no coordinator yet
   }
   std::this_thread::sleep_for(kReconnectPause);
   return true;

@@ -26,7 +26,8 @@
 namespace pfc {
 namespace {
 
-/// Runs a trial. Its return value becomes the detail; an exception makes it fail with that reason.
+/// Runs `what` as a trial. The text that it returns becomes the detail. If it throws, the trial has
+/// failed, and the exception's message becomes the detail.
 Trial attempt(const std::string& name, const std::function<std::string()>& what) {
   try {
     return {.name = name, .ok = true, .detail = what()};

@@ -15,8 +15,8 @@ std::vector<DeviceInfo> gpu_devices();
 /// Returns the version of the NCCL that a worker would load, or why there is none.
 DeviceInfo nccl();
 
-/// Returns the version of each library: of the one loaded at run time if the library reports it,
-/// otherwise of the one at build time.
+/// Returns the version of each library: the loaded version if the library reports it, otherwise the
+/// version at build time.
 std::vector<LibraryInfo> library_versions();
 
 }  // namespace pfc

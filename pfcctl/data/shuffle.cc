@@ -123,7 +123,7 @@ class Shuffler {
 
  private:
   [[nodiscard]] std::int64_t images() const { return dataset_.info().images; }
-  /// Returns whether an earlier run wrote the images that left with this block.
+  /// Returns whether an earlier run wrote all images that leave the pool up to this block.
   [[nodiscard]] bool is_behind(std::int64_t block) const {
     return first_ > 0 && order_.left_after(block) <= first_;
   }

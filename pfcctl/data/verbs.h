@@ -1,4 +1,5 @@
-// The verbs of `pfcctl data`. Each function adds one, with its options, its help and its action.
+// The verbs (subcommands) of `pfcctl data`. Each function adds one verb with its options, help and
+// action.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -101,7 +101,7 @@ PlannedData read_data(JobConfig& job) {
   return unknown;
 }
 
-/// Reads the network of the job's teacher. A teacher that cannot be read refuses the job. But if
+/// Reads the network of the job's teacher. If it cannot be read, the job would be refused. But if
 /// neither the data nor the teacher is here, the job will run on another machine, and the plan
 /// omits the teacher.
 void plan_teacher(PlanReport& report) {

@@ -25,7 +25,7 @@ struct PlanReport {
 };
 
 /// Returns a table of the parts of memory, their sum, the largest job that fits, and the time of a
-/// step if a machine was named. The last lines say whether it fits, why the job would be refused,
+/// step if a machine was named. The last lines say whether the job fits, why it would be refused,
 /// and what to do.
 std::string plan_text(const PlanReport& report);
 /// Returns the same as a JSON object.

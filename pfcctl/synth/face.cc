@@ -96,7 +96,7 @@ Vec3 Painter::colour(float x, float y) {
 /// Returns the opacity of a shape at (x, y), 0 to 1.
 float Painter::cover(const Shape& shape, float x, float y) const {
   const Style& s = shape.style;
-  const float edge = 2 * s.soft / std::min(shape.rx, shape.ry);  // in squares of the radius
+  const float edge = 2 * s.soft / std::min(shape.rx, shape.ry);  // half width, as squared radius
   const float dx = (x - shape.x) / shape.rx, across = dx * dx;
   if (across > 1 + edge) return 0;
   const float dy = (y - shape.y - s.slope * (x - shape.x) - s.bend * across) / shape.ry;

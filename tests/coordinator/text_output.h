@@ -16,7 +16,7 @@ class TextOutput final : public Output {
   }
 
   std::string out, err;
-  std::string both;  ///< in the order of a terminal
+  std::string both;  ///< out and err, in the order of writing
 };
 
 }  // namespace pfc::testing

@@ -13,8 +13,8 @@ from prometheus import MISSING, Watch
 from support import LIMIT, JobTest
 
 WORKERS = 1024
-SCRAPE_LARGE = 5  # seconds between scrapes of its page, which has 3.5 MB
-MOST_SERIES = 20  # that are readable in one panel
+SCRAPE_LARGE = 5  # seconds between scrapes of the large job's page, which has 3.5 MB
+MOST_SERIES = 20  # most series that are readable in one panel
 
 
 class WatchOfTwo(Watch):

@@ -118,7 +118,7 @@ class Evaluate(TrainedModel):
         out = self.folder / "refused"
 
         def assert_refused(found, *words, job=(), **keys):
-            """Asserts that prune refuses the checkpoint if its manifest has these keys, or its job those of `job`."""
+            """Asserts that prune refuses the checkpoint if its manifest has these keys, or its job the keys `job`."""
             manifest = {**original, **keys, "job": {**original["job"], **dict(job)}}
             text = json.dumps(manifest, sort_keys=True, separators=(",", ":"))
             manifest["sha256"] = hashlib.sha256(text.encode()).hexdigest()

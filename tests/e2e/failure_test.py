@@ -50,7 +50,7 @@ class Failure(JobTest):
     def test_a_coordinator_reports_its_suspension_and_the_job_continues(self):
         process = self.start(2, self.job(num_epoch=10_000), until="Global Step: 2")
         process.send_signal(signal.SIGSTOP)
-        time.sleep(4)  # the coordinator reports that it did not run, if for 3 s or more
+        time.sleep(4)  # the coordinator reports a suspension of 3 s or more
         process.send_signal(signal.SIGCONT)
         self.read_until(process, "the coordinator itself did not run for ")
         self.read_until(process, "Global Step")

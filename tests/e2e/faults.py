@@ -16,7 +16,8 @@ from hosts import HostsTest
 from network import enter
 from support import BIN, LIMIT
 
-# Timeout in seconds for a line or a state: ten times an idle machine's, except the default --collective-timeout.
+# Timeout in seconds for a line or a state. It is ten times as long as an idle machine needs, or with the default limits
+# twice the default --collective-timeout.
 WAIT = 600 if os.environ.get("PFC_FAULT_LIMITS") == "default" else 240
 REPEAT = int(os.environ.get("PFC_REPEAT", 1))  # repetitions of measured tests
 

@@ -1,4 +1,4 @@
-"""The workers' network if hosts have several: the fastest one that connects all hosts.
+"""Tests which network the workers use if hosts have several: the fastest one that connects all hosts.
 
 Hosts are network namespaces. They have the network of the coordinator, a second one, and some a third. A token bucket
 (tc tbf) slows down a network.

@@ -9,7 +9,7 @@ from support import JobTest, digest
 
 
 class Restart(JobTest):
-    KEYS = dict(num_epoch=12, sample_rate=0.5)  # 72 steps with three workers, so that none ends before its fault
+    KEYS = dict(num_epoch=12, sample_rate=0.5)  # 72 steps with three workers, so that no job ends before its fault
 
     def end_of(self, process):
         """Waits until the job ends with exit code 0. Returns its output."""

@@ -21,7 +21,7 @@ class Resume(JobTest):
         return digest(out / "backbone.safetensors"), centres(out / f"step-{step:09d}")
 
     def resumes_with_the_same_bits(self, after, **keys):
-        """Compares an uninterrupted job with one that ends after this step and resumes. Returns the latter's job file."""
+        """Compares an uninterrupted job with one that ends after this step and resumes. Returns that job's file."""
         self.finished(2, self.job("a.json", output=str(self.folder / "a"), **keys))
         b = self.job("b.json", output=str(self.folder / "b"), **keys)
         self.finished(2, b, "--set", f"max_steps={after}")

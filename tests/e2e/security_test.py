@@ -1,4 +1,4 @@
-"""Callers without or with fewer rights at a coordinator of two hosts: rejected, counted, and audited."""
+"""Tests that a coordinator of two hosts rejects, counts and audits callers without rights or with too few."""
 
 import json
 import os

@@ -139,7 +139,8 @@ class Service(ServiceTest):
         self.assertIn("pfc-coordinator: service ended by SIGTERM", self.said("service").splitlines()[-1])
 
     def test_a_service_that_a_kubelet_restarts_keeps_its_queue(self):
-        """SIGTERM, the grace period, SIGKILL to what still runs, and the same command with the same state folder."""
+        """Acts like a kubelet: sends SIGTERM, then SIGKILL to what still runs after the grace period, and runs the same
+        command with the same state folder."""
         service = self.service()
         running, stubborn, waiting = self.submit("until_stop"), self.submit("stubborn:1"), self.submit()
         self.wait_for_training()

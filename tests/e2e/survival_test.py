@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""kill -9 of the coordinator. The same command then takes over the job, and nothing is lost.
+"""Kills the coordinator with SIGKILL. The same command then takes over the job, and nothing is lost.
 
-Three kills of a job per test run; PFC_KILLS=all: twenty, and at every point of a start and of a new generation.
+Kills a job's coordinator three times, and at some points of a job's start and of a new generation. PFC_KILLS=all kills
+it twenty times, and at all of these points.
 """
 
 import json

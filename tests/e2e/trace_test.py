@@ -168,7 +168,7 @@ class TraceTest(JobTest):
     def test_a_trace_without_a_job_is_an_error(self):
         ask = BIN / "pfcctl", "trace", "--coordinator", "127.0.0.1:1", "--state-dir", self.folder / "state"
         self.assert_one_line(run(*ask, env=self.environment), "/security/admin.pem does not exist")
-        self.train(1, self.job(max_steps=1))  # creates one
+        self.train(1, self.job(max_steps=1))  # creates admin.pem
         self.assert_one_line(run(*ask, env=self.environment), "127.0.0.1:1 does not answer")
 
     def test_an_unwritable_file_is_an_error_before_recording(self):

@@ -6,8 +6,8 @@
 
 namespace pfc::testing {
 
-/// While it lives, the calling thread accesses files as the user nobody, if it is root's. Another
-/// user is bound by permissions anyway.
+/// While this object lives, a process of root accesses files as the user nobody, in the calling
+/// thread. For another user nothing changes, because permissions bind that user anyway.
 class OtherUser {
  public:
   OtherUser() {

@@ -183,8 +183,9 @@ TEST_F(FineTune, CentresStartAtMeanEmbeddingsForAnyNumberOfWorkers) {
   }
   job_.centre_precision = CentrePrecision::kInt8;
   const auto one_byte = first_centres(job_, 2);
+  // Half of a rounding step of a row of length 1, and the error of the sums.
   for (std::size_t i = 0; i < alone.size(); ++i) {
-    EXPECT_NEAR(one_byte[i], reference[i], 0.6 / 64) << i;  // half a step of a unit row, and sums
+    EXPECT_NEAR(one_byte[i], reference[i], 0.6 / 64) << i;
   }
 }
 

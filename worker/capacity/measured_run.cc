@@ -20,7 +20,7 @@ namespace pfc {
 namespace {
 
 constexpr std::int64_t kWarmUp = 3;      // steps that allocate memory, plans and connections
-constexpr std::size_t kFewestSteps = 5;  // steps after them
+constexpr std::size_t kFewestSteps = 5;  // steps after the warm-up
 constexpr double kLongest = 1e6;         // maximum seconds of a phase
 
 struct Run {

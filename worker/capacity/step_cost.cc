@@ -81,7 +81,7 @@ double StepCost::of(const std::string& phase) const {
 }
 
 Bottleneck bottleneck_of(const StepCost& step) {
-  constexpr double kWaits = 0.01;  // fraction of a step from which on waiting counts
+  constexpr double kWaits = 0.01;  // shorter waits, as a fraction of the step, are ignored
   const double all = step.seconds(), waits = step.of("data_wait");
   if (waits > kWaits * all) return {"decoding", waits / all};
   double communication = 0;

@@ -14,7 +14,8 @@ struct HeadWork {
   double flops = 0;   ///< matrix products, including those computed twice
   double logits = 0;  ///< N * S: elements of the softmax
   double bytes = 0;   ///< rows of centres and moments that are read and written
-  double drawn = 0;   ///< random numbers of the sampling: one per block; two with sample_hold
+  /// Random numbers of the sampling: one for each block of classes, or two with sample_hold.
+  double drawn = 0;
 };
 
 /// Counts the work for N samples and a shard of `rows` classes. Pure.

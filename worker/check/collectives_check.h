@@ -23,8 +23,8 @@ struct TimedCollectives {
 };
 
 /// Times an all-reduce of the backbone's gradients, and the head's four collectives with the sizes
-/// of one micro-batch. The time of each collective is that of its fastest run on this worker, of
-/// several runs. `gradient_bytes`: size of the gradients. Above 64 MiB or over a slow network,
+/// of one micro-batch. Runs each collective several times and returns the time of its fastest run
+/// on this worker. `gradient_bytes`: size of the gradients. Above 64 MiB or over a slow network,
 /// reduces a part. `host_comm` is for host memory. Collective. Throws CommError.
 TimedCollectives time_collectives(Ops& ops, DeviceComms& comms, Comm& host_comm,
                                   const PlannedJob& planned, std::size_t gradient_bytes);

@@ -82,7 +82,7 @@ struct Progress {
   double loader_seconds = 0;         ///< sum over all threads that read and decode
   struct Checkpoints {
     std::uint64_t count = 0;  ///< number of published checkpoints
-    double seconds = 0;       ///< from begin to final name, sum over checkpoints
+    double seconds = 0;       ///< from the start to the final name, sum over checkpoints
     double held_seconds = 0;  ///< time that training waited for checkpoints
     std::uint64_t bytes = 0;  ///< size of all workers' files
     double newest_seconds = 0;

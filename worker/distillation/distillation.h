@@ -34,9 +34,10 @@ struct DistillationOptions {
 DistillationOptions distillation_options(const JobConfig& job, int workers,
                                          std::int64_t teacher_size);
 
-/// Returns the type of the teacher's activations, as teacher_precision selects it. auto: bfloat16
-/// if `job_type` (that of the job's network) is float32 and the device `has_bf16`, else job_type.
-/// Throws InputError if teacher_precision is bf16 and the device lacks it.
+/// Returns the type of the teacher's activations, as teacher_precision selects it. `job_type` is
+/// the type for the job's own network. "auto" selects bfloat16 if job_type is float32 and the
+/// device `has_bf16`, and job_type otherwise. Throws InputError if teacher_precision is bf16 and
+/// the device lacks it.
 DType teacher_activations(const JobConfig& job, DType job_type, bool has_bf16);
 
 /// Belongs to the training thread.

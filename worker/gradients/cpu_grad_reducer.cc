@@ -50,7 +50,7 @@ class ThreadReducer : public GradReducer {
   // Guarded by mutex_:
   std::size_t ready_ = 0;                       // number of this step's buckets that are final
   std::size_t done_ = 0;                        // number of this step's buckets that are reduced
-  std::vector<std::unique_ptr<Event>> events_;  // of ready buckets: their gradients are written
+  std::vector<std::unique_ptr<Event>> events_;  // of each ready bucket: its gradients are written
   TimePoint step_start_;
   Timeline timeline_;
   std::exception_ptr error_;

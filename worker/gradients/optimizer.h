@@ -39,8 +39,8 @@ class Optimizer {
     /// Receives the new weights in the activations' type (Backbone::operands()), unless null.
     Tensor operands = {};
   };
-  /// weights [count]. gradients: of all weights from some offset to the end. REQUIRES: they include
-  /// those of all groups, and are summed over all workers and micro-batches.
+  /// weights [count]. `gradients` are for all weights from some offset to the end. REQUIRES: they
+  /// are summed over all workers and micro-batches, and include the weights of all groups.
   Result step(const Tensor& gradients, const Tensor& weights, const Update& update);
 
   [[nodiscard]] Tensor momentum() const;  ///< SGD's velocity or AdamW's m, [count]

@@ -48,7 +48,7 @@ class SnapshotMaker {
 
  private:
   void begin(const TrainingState& state, const TrainedSoFar& trained);
-  void settle();  ///< ends the thread; the snapshot that was begun becomes the newest
+  void settle();  ///< joins the thread; the snapshot that was begun becomes the newest
   void run(Snapshot& snapshot, const RowBytes& row_bytes, const ClassPositions& positions);
   void send_rows(Snapshot& snapshot, const RowBytes& row_bytes, const ClassPositions& positions);
 

@@ -13,9 +13,9 @@ namespace pfc {
 /// Removes the steps from `first_step` on, which will be trained again, from all event files
 /// written by pfc. Cuts a file before the first such event, and deletes it if nothing displayable
 /// remains. Also removes an incomplete last event. A damaged event is removed with a warning,
-/// together with everything after it, because no reader would find that. Leaves other files
-/// unchanged. Does nothing if the folder does not exist. Throws StorageError, and InputError if a
-/// file cannot be read.
+/// together with everything after it, which no reader could find. Leaves other files unchanged.
+/// Does nothing if the folder does not exist. Throws StorageError, and InputError if a file cannot
+/// be read.
 void drop_orphaned_events(const std::filesystem::path& tensorboard, std::int64_t first_step);
 
 /// Returns the path of a new file, and creates its folder. The name sorts after all existing

@@ -21,9 +21,9 @@ struct TensorBoardOptions {
 /// All members throw StorageError when the file cannot be written.
 class TensorBoardLog {
  public:
-  /// Starts a file. If the job was resumed, first drops the events of steps that will be trained
-  /// again from the existing files (event_folder.h). Throws InputError if one of them cannot be
-  /// read.
+  /// Starts a file. If the job was resumed, first removes from the existing files the events of
+  /// steps that will be trained again (event_folder.h). Throws InputError if one of these files
+  /// cannot be read.
   explicit TensorBoardLog(const TensorBoardOptions& options);
 
   /// Adds a step to the means that the next line() writes.

@@ -49,7 +49,7 @@ void leave_out(FailureRecord& record, TimePoint now) {
   const auto time = kFirstLeftOut * (1 << std::min(record.times_left_out, kMostDoublings));
   record.until = now + std::min<std::chrono::minutes>(time, kLongestLeftOut);
   record.times_left_out += 1;
-  record.last = *record.until;  // the time excluded does not count as time without failures
+  record.last = *record.until;  // the exclusion does not count as time without failures
 }
 
 bool is_left_out(const FailureRecord& record, TimePoint now) {

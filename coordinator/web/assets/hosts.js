@@ -29,7 +29,7 @@ export function setDrain(call) {
   showHosts(hosts, workers);
 }
 
-/** Marks the worker of this rank, as last shown, as failed. */
+/** Marks the worker that was last shown for this rank as failed. */
 export function noteFailure(rank) {
   const worker = workers.find((each) => each[RANK] === rank);
   if (worker) failed.set(placeOf(worker), Date.now() + RED);

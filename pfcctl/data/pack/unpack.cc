@@ -54,8 +54,8 @@ std::string file_name(const std::string& name) {
   return made.starts_with('.') ? "_" + made : made;
 }
 
-/// Returns whether a reader would not take a folder of this name for a person, but for a data set
-/// or for the images of a list (data/layouts/layout.h).
+/// Returns whether a reader would take a folder of this name for a data set or for the images of a
+/// list, and not for a person (data/layouts/layout.h).
 bool is_reserved(const std::string& folder) {
   return folder == "images" || folder == "identities.txt" || folder == "property" ||
          folder == "data.mdb" || folder.starts_with("train.") || folder.ends_with(".tar");

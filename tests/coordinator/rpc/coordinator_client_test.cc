@@ -26,7 +26,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Accepts every worker as rank 0 of one, and stores its reports.
+/// Accepts every worker as the only one of its job, and stores its reports.
 class ProgressListener final : public proto::CoordinatorService::Service {
  public:
   ProgressListener() {

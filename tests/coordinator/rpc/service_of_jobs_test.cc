@@ -143,7 +143,7 @@ TEST_F(ServiceOfJobs, WaitsForAnAgentWhoseConnectionIsBroken) {
     while (!agent.hears().has_read_log()) {
     }
     agent.goes();
-    reading.get();  // the coordinator has noticed
+    reading.get();  // returns when the coordinator has noticed the broken connection
   }
   const std::string second = submits();
   EXPECT_EQ(queue().jobs(1).state(), "waiting");

@@ -110,7 +110,7 @@ TEST_F(ServiceOverTls, RefusesAnAgentWithAnInvalidCertificateRequestForItsWorker
   EXPECT_EQ(status.error_message(),
             "for the workers of host a: the certificate request is not in PEM format");
   expect_noted("bad_request");
-  // Both hosts are asked to start workers, over the stream of the valid one.
+  // Once a valid agent of host a has registered, both agents are asked to start workers.
   VoiceOfAgent good(coordinator.address(), "a", "id-a", version(), a, make_request(*make_key()));
   EXPECT_THAT(good.is_told_workers().worker_certificate(), HasSubstr("BEGIN CERTIFICATE"));
   EXPECT_EQ(good_b.is_told_workers().slots_size(), 1);

@@ -64,7 +64,7 @@ TEST_F(JobProgressOfTwoWorkers, CountsTheImagesThatALaterGenerationTrainsAgain) 
   reports_images(2, 48, 120);
   EXPECT_EQ(progress.images_lost(), 32);
   EXPECT_EQ(progress.images_seen(), 120);
-  reports_images(3, 120, 120);  // planned: from a checkpoint of the last step
+  reports_images(3, 120, 120);  // a planned generation resumes from a checkpoint of the last step
   EXPECT_EQ(progress.images_lost(), 32);
 }
 

@@ -1,5 +1,5 @@
-// Reads a JSON list of objects of Kubernetes, and prints a line for each that its API's schema refuses.
-// Exit code 1: one was refused. Schemas take unknown keys; the types, which tsc compares, do not.
+// Reads a JSON list of Kubernetes objects, and prints a line for each object that the API's schema rejects. Then the exit
+// code is 1. Schemas accept unknown keys. The API's TypeScript types reject them; tsc checks the objects against these.
 import fs from "node:fs";
 
 let refused = false;

@@ -31,7 +31,7 @@ TEST(HeadSchedule, IsConstantIfTheJobSetsNoSchedule) {
 }
 
 // The expected margins are those of WeSpeaker's MarginScheduler with increase_start_epoch 3,
-// fix_start_epoch 6, initial_margin 0, final_margin 0.5 and 10 iterations an epoch, in iterations
+// fix_start_epoch 6, initial_margin 0, final_margin 0.5 and 10 iterations per epoch, in iterations
 // 19, 20, 21, 35, 49 and 50.
 TEST(HeadSchedule, ExponentialMarginAgreesWithWeSpeaker) {
   JobConfig job = ten_epochs();

@@ -30,7 +30,7 @@ TEST(StepPlan, CountsOptimizerStepsUnderGradientAccumulation) {
   JobConfig j = job_of_epochs(32, 2);
   j.gradient_acc = 4;
   j.warmup_epoch = 1;
-  const StepPlan plan = plan_steps(j, 1, 1024);  // 32 micro-batches an epoch
+  const StepPlan plan = plan_steps(j, 1, 1024);  // 32 micro-batches per epoch
   EXPECT_EQ(plan.batch.images(), 128);
   EXPECT_EQ(plan.micro_batches_per_epoch(), 32);
   EXPECT_EQ(plan.total_steps, 16);
@@ -38,7 +38,7 @@ TEST(StepPlan, CountsOptimizerStepsUnderGradientAccumulation) {
 }
 
 TEST(StepPlan, CountsEpochsBeforeAStepByImages) {
-  const StepPlan plan = plan_steps(job_of_epochs(32, 20), 2, 1000);  // 15 steps an epoch
+  const StepPlan plan = plan_steps(job_of_epochs(32, 20), 2, 1000);  // 15 steps per epoch
   EXPECT_EQ(plan.epochs_before(1), 0);
   EXPECT_EQ(plan.epochs_before(31), 2);
   EXPECT_LT(plan.epochs_before(30), 2);
@@ -55,7 +55,7 @@ TEST(StepPlan, LosesNoStepToRounding) {
   JobConfig j = job_of_epochs(10, 30);
   j.gradient_acc = 3;
   j.warmup_epoch = 3;
-  const StepPlan plan = plan_steps(j, 1, 490);  // 49 micro-batches an epoch, 16 1/3 steps
+  const StepPlan plan = plan_steps(j, 1, 490);  // 49 micro-batches per epoch, 16 1/3 steps
   EXPECT_EQ(plan.total_steps, 490);
   EXPECT_EQ(plan.warmup_steps, 49);
   for (std::int64_t acc = 1; acc <= 64; ++acc) {

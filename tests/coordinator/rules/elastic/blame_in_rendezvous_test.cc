@@ -135,7 +135,8 @@ TEST_F(BlameInRendezvous, TheThirdCrashAtTheSameStepEndsTheJob) {
   EXPECT_THAT(verdict(state).message, HasSubstr("this has now happened 3 times at step 120"));
 }
 
-// It is killed, or its memory runs out; this may happen faster than steps follow each other.
+// SIGKILL comes from a user, or from the kernel if memory runs out. Several kills can come during
+// one step, so they do not show that the step causes them.
 TEST_F(BlameInRendezvous, AWorkerKilledAgainAtTheSameStepIsRestarted) {
   trains_on({{"a", 2}});
   for (int time = 1; time <= 4; ++time) {

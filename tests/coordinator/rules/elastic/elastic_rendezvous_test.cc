@@ -442,7 +442,7 @@ TEST_F(ElasticRendezvous, AnOutputFolderIsNotSharedBecauseOnlyOneHostIsLeft) {
   EXPECT_EQ(state.job.saved.planned_workers, 0) << "nothing was trained";
   progress.set_images_seen(16);
   checkpoint_reported(state, state.job.current.workers[0], progress);
-  state.job.current.workers.resize(2);  // the workers of a
+  state.job.current.workers.resize(2);  // the workers of host a
   progress.set_checkpoint_step(20);
   progress.set_output_unshared(false);
   checkpoint_reported(state, state.job.current.workers[0], progress);

@@ -106,7 +106,7 @@ TEST_F(AwaitedWorkers, ExcludeAWorkerWithoutReportedCommunicators) {
 TEST_F(AwaitedWorkers, IgnorePositionsInCommunicatorsOfTwoWorkers) {
   worker({{"step", 16, 16}, {"output", 40, 40}});
   worker({{"step", 17, 16}, {"output", 7, 7}});
-  worker({{"step", 16, 16}, {"output", 9, 8}});  // for rank 0
+  worker({{"step", 16, 16}, {"output", 9, 8}});  // waits for rank 0
   EXPECT_THAT(found(), ElementsAre(0));
 }
 

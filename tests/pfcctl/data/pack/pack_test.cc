@@ -147,7 +147,7 @@ TEST_F(Pack, RejectsAnExistingDataSet) {
               HasSubstr("is the data set itself"));
 }
 
-/// A replaced set may leave no file that the new one would be read with.
+/// Otherwise the new set, which has no names, would be read with the names of the old one.
 TEST_F(Pack, ReplacesNamesToo) {
   write_people();
   pack_dataset(options_, {});
