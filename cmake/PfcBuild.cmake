@@ -145,7 +145,6 @@ function(pfc_test_program name)
     SKIP_UNITY_BUILD_INCLUSION ON)
   add_executable(${name}_test ${arg_SOURCES})
   target_link_libraries(${name}_test PRIVATE pfc_flags ${arg_DEPENDS} GTest::gmock GTest::gtest_main)
-  pfc_compile_quickly(${name}_test)
   # Only the tested code is instrumented. Instrumenting the tests too would take half as long again.
   if(PFC_SANITIZE MATCHES undefined)
     target_compile_options(${name}_test PRIVATE -fno-sanitize=undefined)

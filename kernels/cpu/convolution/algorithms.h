@@ -10,6 +10,13 @@
 
 namespace pfc {
 
+/// Number of output pixels that a weight gradient sums in registers, starting from zero. Large
+/// enough to make the additions to memory negligible, and small enough that 64 channels of x stay
+/// in the L1 cache. A batch of 128 images of 112 x 112 has 3584 blocks. With float32 sums of 448
+/// products and of 3584 sums its gradients are accurate to about 1e-6; a single sum over all pixels
+/// has an error of 4e-5.
+inline constexpr std::int64_t kBlockPixels = 448;
+
 /// A pass that reads weights (y from x, or dx from dy), using oneDNN. Weights change between calls,
 /// so every call copies them to scratch in oneDNN's preferred layout. Winograd's algorithm needs
 /// such a copy of the activations too. Created by the two functions below.

@@ -8,10 +8,10 @@ namespace {
 
 using Dims = dnnl::memory::dims;
 using Layout = dnnl::memory::desc;
-constexpr auto kFloat = dnnl::memory::data_type::f32;
+constexpr auto kDnnlFloat = dnnl::memory::data_type::f32;
 
 dnnl::memory::data_type dnnl_type(DType type) {
-  return type == DType::kFloat32 ? kFloat : dnnl::memory::data_type::bf16;
+  return type == DType::kFloat32 ? kDnnlFloat : dnnl::memory::data_type::bf16;
 }
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 constexpr auto kWinograd = dnnl::algorithm::convolution_winograd;
@@ -46,8 +46,8 @@ struct Description {
     any = Layout(dims, dnnl_type(type), dnnl::memory::format_tag::any);
     any_x = Layout(x.dims(), dnnl_type(type), dnnl::memory::format_tag::any);
     any_y = Layout(y.dims(), dnnl_type(type), dnnl::memory::format_tag::any);
-    gradient_ohwi = Layout(dims, kFloat, ohwi_strides);
-    gradient_any = Layout(dims, kFloat, dnnl::memory::format_tag::any);
+    gradient_ohwi = Layout(dims, kDnnlFloat, ohwi_strides);
+    gradient_any = Layout(dims, kDnnlFloat, dnnl::memory::format_tag::any);
   }
 
   Layout x, y, any_x, any_y, ohwi, any, gradient_ohwi, gradient_any;

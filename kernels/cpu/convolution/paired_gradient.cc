@@ -6,9 +6,6 @@
 namespace pfc {
 namespace {
 
-// As in weight_gradient.cc: few enough pixels that float32 sums are accurate to 1e-6 and a panel of
-// x fits in the L1 cache; enough pixels that the additions to memory take negligible time.
-constexpr std::int64_t kBlockPixels = 448;
 constexpr std::int64_t kMostRows = 64;
 constexpr std::int64_t kLargestKernel = 8;
 

@@ -6,12 +6,6 @@
 namespace pfc {
 namespace {
 
-// Number of output pixels that are summed in registers, starting from zero. Large enough to make
-// the additions to memory negligible, and small enough that 64 channels of x stay in the L1 cache.
-// A batch of 128 images of 112 x 112 has 3584 blocks. With float32 sums of 448 products and of
-// 3584 sums its gradients are accurate to about 1e-6; a single sum over all pixels has an error of
-// 4e-5.
-constexpr std::int64_t kBlockPixels = 448;
 constexpr std::int64_t kMaxRows = 64;
 
 // Maximum number of parts of a stem's output rows, and minimum rows per part.

@@ -14,7 +14,7 @@
 namespace pfc {
 namespace {
 
-using Layout = dnnl::memory::format_tag;
+using Order = dnnl::memory::format_tag;
 using Type = dnnl::memory::data_type;
 using Layouts = dnnl::memory::desc;
 
@@ -31,7 +31,7 @@ class PlanForOneThread {
   int before_;
 };
 
-Layouts layout(std::int64_t rows, std::int64_t columns, Layout order) {
+Layouts layout(std::int64_t rows, std::int64_t columns, Order order) {
   return {{rows, columns}, Type::bf16, order};
 }
 /// Returns the layout of a tile's rows.
@@ -49,7 +49,7 @@ dnnl::matmul::primitive_desc plan(const dnnl::engine& engine, const Layouts& src
     sum.append_sum(1.f);
     attributes.set_post_ops(sum);
   }
-  const dnnl::memory::desc dst({src.dims()[0], weights.dims()[1]}, Type::f32, Layout::ab);
+  const dnnl::memory::desc dst({src.dims()[0], weights.dims()[1]}, Type::f32, Order::ab);
   return {dnnl::matmul::desc(src, weights, dst), attributes, engine};
 }
 
@@ -141,13 +141,13 @@ void DnnlTileProducts::make_plans(std::int64_t samples, std::int64_t dimension, 
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   for (int i = 0; i < parts; ++i) contexts_.push_back(std::make_unique<DnnlContext>(engine));
   const PlanForOneThread one_thread;
-  const auto product = plan(engine, centres(kTileRows, d_), layout(d_, n_, Layout::any), false);
+  const auto product = plan(engine, centres(kTileRows, d_), layout(d_, n_, Order::any), false);
   const auto gradients =
-      plan(engine, layout(kGradientRows, n_, Layout::ab), layout(n_, d_, Layout::any), false);
+      plan(engine, layout(kGradientRows, n_, Order::ab), layout(n_, d_, Order::any), false);
   const auto embeddings =
-      plan(engine, layout(n_, kTileRows, Layout::ba), centres(kTileRows, d_), true);
+      plan(engine, layout(n_, kTileRows, Order::ba), centres(kTileRows, d_), true);
 
-  const auto pack = [&](Layout order, const dnnl::memory::dims& shape,
+  const auto pack = [&](Order order, const dnnl::memory::dims& shape,
                         const dnnl::memory::desc& to) {
     const dnnl::memory::desc from(shape, Type::bf16, order);
     const dnnl::reorder::primitive_desc p(engine, from, engine, to);
@@ -155,8 +155,8 @@ void DnnlTileProducts::make_plans(std::int64_t samples, std::int64_t dimension, 
         *contexts_[0], dnnl::reorder(p),
         std::vector<DnnlArgument>{{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
   };
-  pack_right_ = pack(Layout::ba, {d_, n_}, product.weights_desc());
-  pack_left_ = pack(Layout::ab, {n_, d_}, gradients.weights_desc());
+  pack_right_ = pack(Order::ba, {d_, n_}, product.weights_desc());
+  pack_left_ = pack(Order::ab, {n_, d_}, gradients.weights_desc());
   right_ = AlignedMemory(product.weights_desc().get_size());
   left_ = AlignedMemory(gradients.weights_desc().get_size());
 

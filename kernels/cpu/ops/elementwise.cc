@@ -4,18 +4,13 @@
 #include "kernels/math/running_statistics.h"
 
 namespace pfc {
-namespace {
-
-constexpr std::int64_t kLine = 16;  // floats in a cache line, to which only one thread writes
-
-}  // namespace
 
 void CpuOps::run_normalise_images(const Tensor& images, const Tensor& y) {
   const std::int64_t n = images.elements();
   const auto* const from = static_cast<const std::uint8_t*>(images.data);
   with_numbers_of(y, [&]<typename T>() {
     T* const to = numbers<T>(y);
-    device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+    device_.threads.each_range(n, kFloatsOfLine, n, [&](const Range& r) {
       device_.vector.template of<T>().normalise_images(from + r.begin, to + r.begin, r.size());
     });
   });
@@ -24,7 +19,7 @@ void CpuOps::run_normalise_images(const Tensor& images, const Tensor& y) {
 void CpuOps::run_convert(const Tensor& from, const Tensor& to) {
   if (from.dtype == to.dtype) return run_copy(from, to);
   const std::int64_t n = from.elements();
-  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+  device_.threads.each_range(n, kFloatsOfLine, n, [&](const Range& r) {
     if (to.dtype == DType::kFloat32) {
       device_.vector.to_float(numbers<BFloat16>(from) + r.begin, to.f32() + r.begin, r.size());
     } else {
@@ -39,7 +34,7 @@ void CpuOps::run_add(const Tensor& a, const Tensor& b, const Tensor& y) {
     const T* const left = numbers<T>(a);
     const T* const right = numbers<T>(b);
     T* const sum = numbers<T>(y);
-    device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+    device_.threads.each_range(n, kFloatsOfLine, n, [&](const Range& r) {
       device_.vector.template of<T>().add(left + r.begin, right + r.begin, sum + r.begin, r.size());
     });
   });
@@ -49,7 +44,7 @@ void CpuOps::run_scale(const Tensor& x, float factor, const Tensor& y) {
   const std::int64_t n = x.elements();
   const float* const from = x.f32();
   float* const to = y.f32();
-  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+  device_.threads.each_range(n, kFloatsOfLine, n, [&](const Range& r) {
     for (std::int64_t i = r.begin; i < r.end; ++i) to[i] = factor * from[i];
   });
 }
@@ -58,7 +53,7 @@ void CpuOps::run_average(const Tensor& value, float part, const Tensor& average)
   const std::int64_t n = value.elements();
   const float* const from = value.f32();
   float* const to = average.f32();
-  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+  device_.threads.each_range(n, kFloatsOfLine, n, [&](const Range& r) {
     for (std::int64_t i = r.begin; i < r.end; ++i) to[i] += part * (from[i] - to[i]);
   });
 }
@@ -78,7 +73,7 @@ void CpuOps::run_relu(const Tensor& y) {
   const std::int64_t n = y.elements();
   with_numbers_of(y, [&]<typename T>() {
     T* const values = numbers<T>(y);
-    device_.threads.each_range(n, 2 * kLine, n, [&](const Range& r) {
+    device_.threads.each_range(n, 2 * kFloatsOfLine, n, [&](const Range& r) {
       device_.vector.template of<T>().relu(values + r.begin, r.size());
     });
   });
@@ -89,7 +84,7 @@ void CpuOps::run_relu_backward(const Tensor& y, const Tensor& dy, float bound) {
   with_numbers_of(y, [&]<typename T>() {
     const T* const result = numbers<T>(y);
     T* const gradient = numbers<T>(dy);
-    device_.threads.each_range(n, 2 * kLine, n, [&](const Range& r) {
+    device_.threads.each_range(n, 2 * kFloatsOfLine, n, [&](const Range& r) {
       device_.vector.template of<T>().relu_backward(result + r.begin, gradient + r.begin, r.size(),
                                                     bound);
     });

@@ -4,11 +4,6 @@
 #include "kernels/cpu/ops/cpu_ops.h"
 
 namespace pfc {
-namespace {
-
-constexpr std::int64_t kLine = 16;  // floats in a cache line, to which only one thread writes
-
-}  // namespace
 
 double CpuOps::run_sum_of_squares(const Tensor& x) {
   // The blocks depend only on the size, and their sums are added in order, so the result does not
@@ -21,7 +16,7 @@ double CpuOps::run_sum_of_squares(const Tensor& x) {
   const int blocks = static_cast<int>(std::clamp<std::int64_t>(n / kSmallestBlock, 1, kBlocks));
   device_.threads.each_range(blocks, 1, n, [&](const Range& r) {
     for (std::int64_t block = r.begin; block < r.end; ++block) {
-      const Range part = part_of(n, static_cast<int>(block), blocks, kLine);
+      const Range part = part_of(n, static_cast<int>(block), blocks, kFloatsOfLine);
       sums[static_cast<std::size_t>(block)] =
           device_.vector.sum_of_squares(values + part.begin, part.size());
     }
@@ -42,7 +37,7 @@ void CpuOps::run_sgd(const SgdOptions& o, float gradient_scale, const Tensor& gr
   const float* const g = gradient.f32();
   float* const v = velocity.f32();
   BFloat16* const rounded = numbers<BFloat16>(operand);
-  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+  device_.threads.each_range(n, kFloatsOfLine, n, [&](const Range& r) {
     device_.vector.sgd(o, gradient_scale, g + r.begin, w + r.begin, v + r.begin,
                        rounded == nullptr ? nullptr : rounded + r.begin, r.size());
   });
@@ -61,7 +56,7 @@ void CpuOps::run_adamw(const AdamWOptions& o, float gradient_scale, const Tensor
   float* const first = m.f32();
   float* const second = v.f32();
   BFloat16* const rounded = numbers<BFloat16>(operand);
-  device_.threads.each_range(n, kLine, n, [&](const Range& r) {
+  device_.threads.each_range(n, kFloatsOfLine, n, [&](const Range& r) {
     device_.vector.adamw(o, gradient_scale, g + r.begin, w + r.begin, first + r.begin,
                          second + r.begin, rounded == nullptr ? nullptr : rounded + r.begin,
                          r.size());

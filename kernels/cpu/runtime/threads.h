@@ -12,6 +12,9 @@ struct Range {
   [[nodiscard]] std::int64_t size() const { return end - begin; }
 };
 
+/// Floats in a cache line. Only one thread should write to a line.
+inline constexpr std::int64_t kFloatsOfLine = 16;
+
 /// Returns part number `part` of [0, n), divided into `parts` parts. Borders are multiples of
 /// `align`. Parts may be empty.
 inline Range part_of(std::int64_t n, int part, int parts, std::int64_t align = 1) {

@@ -32,7 +32,7 @@ namespace {
 
 using depthwise::Sizes;
 
-constexpr int kColumns = 4;          // pixels per thread and item, for kernels of 3 x 3
+constexpr int kPixelsOfThread = 4;   // pixels per thread and item, for kernels of 3 x 3
 constexpr int kBlocksOfWeights = 4;  // blocks of weights_kernel per multiprocessor
 
 Sizes sizes_of(const Conv2dShape& s) {
@@ -106,12 +106,13 @@ class CudaDepthwise : public Conv2d {
                 bool three) {
     with_width({&x, &y}, [&](auto* type, auto width) {
       using T = std::remove_pointer_t<decltype(type)>;
-      const std::int64_t columns = three ? (s.out_w + kColumns - 1) / kColumns : s.out_w;
+      const std::int64_t columns =
+          three ? (s.out_w + kPixelsOfThread - 1) / kPixelsOfThread : s.out_w;
       const std::int64_t items = s.batch * s.out_h * columns * s.channels / width();
       const auto kernel = !three ? depthwise::any_forward_kernel<T, width()>
                           : s.stride == 1
-                              ? depthwise::forward_kernel<T, width(), 3, 1, kColumns, kFlip>
-                              : depthwise::forward_kernel<T, width(), 3, 2, kColumns, false>;
+                              ? depthwise::forward_kernel<T, width(), 3, 1, kPixelsOfThread, kFlip>
+                              : depthwise::forward_kernel<T, width(), 3, 2, kPixelsOfThread, false>;
       launch(name, device_.grid_for(items), stream(), kernel, s, items,
              static_cast<const T*>(x.data), transposed<T>(w), static_cast<T*>(y.data));
     });

@@ -17,7 +17,7 @@ using Operation = OwnedHandle<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using Layout = OwnedHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using Preference = OwnedHandle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-cudaDataType_t type_of(DType type) {
+cudaDataType_t cublas_type(DType type) {
   switch (type) {
     case DType::kFloat32:
       return CUDA_R_32F;
@@ -102,9 +102,10 @@ CublasLt::Plan CublasLt::make_plan(const MatrixProduct& p) const {
                           std::int64_t stride) {
     cublasLtMatrixLayout_t made = nullptr;
     // cuBLASLt's rows are our columns: see Plan.
-    require(cublasLtMatrixLayoutCreate(&made, type_of(type), static_cast<std::uint64_t>(columns),
-                                       static_cast<std::uint64_t>(rows), stride),
-            "cublasLtMatrixLayoutCreate", p);
+    require(
+        cublasLtMatrixLayoutCreate(&made, cublas_type(type), static_cast<std::uint64_t>(columns),
+                                   static_cast<std::uint64_t>(rows), stride),
+        "cublasLtMatrixLayoutCreate", p);
     Layout owner(made);
     if (p.addresses_aligned == 0) return owner;
     const auto set = [&](cublasLtMatrixLayoutAttribute_t attribute, const auto& value) {

@@ -9,7 +9,7 @@
 namespace pfc {
 namespace {
 
-cudnnDataType_t type_of(DType type) {
+cudnnDataType_t cudnn_type(DType type) {
   switch (type) {
     case DType::kFloat32:
       return CUDNN_DATA_FLOAT;
@@ -63,7 +63,7 @@ CudnnTensor Cudnn::tensor(DType type, const Shape& shape, const std::string& wha
   require(cudnnCreateTensorDescriptor(&made), "cudnnCreateTensorDescriptor", what);
   CudnnTensor owned(made);
   const auto [n, h, w, c] = sizes_of(shape, what);
-  require(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, type_of(type), n, c, h, w),
+  require(cudnnSetTensor4dDescriptor(made, CUDNN_TENSOR_NHWC, cudnn_type(type), n, c, h, w),
           "cudnnSetTensor4dDescriptor", what);
   return owned;
 }
@@ -73,7 +73,7 @@ CudnnFilter Cudnn::filter(DType type, const Shape& shape, const std::string& wha
   require(cudnnCreateFilterDescriptor(&made), "cudnnCreateFilterDescriptor", what);
   CudnnFilter owned(made);
   const auto [k, h, w, c] = sizes_of(shape, what);
-  require(cudnnSetFilter4dDescriptor(made, type_of(type), CUDNN_TENSOR_NHWC, k, c, h, w),
+  require(cudnnSetFilter4dDescriptor(made, cudnn_type(type), CUDNN_TENSOR_NHWC, k, c, h, w),
           "cudnnSetFilter4dDescriptor", what);
   return owned;
 }

@@ -10,9 +10,9 @@
 namespace pfc {
 namespace {
 
-constexpr std::int64_t kFloat = sizeof(float);
+constexpr std::int64_t kFloatBytes = sizeof(float);
 constexpr std::int64_t kDouble = sizeof(double);
-constexpr std::int64_t kHalf = sizeof(BFloat16);
+constexpr std::int64_t kHalfBytes = sizeof(BFloat16);
 constexpr std::int64_t kIndex = sizeof(std::int32_t);
 constexpr std::int64_t kPackNumbers = 8;  // 16 bytes of bf16
 constexpr std::int64_t kRowGranule = 128;
@@ -71,11 +71,12 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
       padded_teacher(rounded_up(o.teacher_dimension, kPackNumbers)) {
   const std::int64_t n = padded_samples;
   const std::int64_t d = padded_dimension;
-  const std::int64_t operand = o.bf16_products ? kHalf : kFloat;
+  const std::int64_t operand = o.bf16_products ? kHalfBytes : kFloatBytes;
   const bool distilled = o.teacher_dimension > 0;
-  const std::int64_t factor_bytes = o.bf16_products ? kHalf : distilled ? kFloat : 0;
-  const std::int64_t teacher_bytes = distilled ? n * kFloat + padded_teacher * operand : 0;
-  tile = rows_of_tile(o, n * (kFloat + factor_bytes) + d * (operand + kFloat) + teacher_bytes);
+  const std::int64_t factor_bytes = o.bf16_products ? kHalfBytes : distilled ? kFloatBytes : 0;
+  const std::int64_t teacher_bytes = distilled ? n * kFloatBytes + padded_teacher * operand : 0;
+  tile = rows_of_tile(
+      o, n * (kFloatBytes + factor_bytes) + d * (operand + kFloatBytes) + teacher_bytes);
 
   // Enough slots for four blocks per multiprocessor; a block has 128 samples and one slot.
   constexpr std::int64_t kBlocksEach = 4, kColumns = 128, kClassesOfBlock = 32;
@@ -89,30 +90,30 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   angles = area.take(o.targets * n * static_cast<std::int64_t>(sizeof(Angle)));
   softmax = area.take(n * static_cast<std::int64_t>(sizeof(RowSoftmax)));
   loss = area.take(3 * kDouble);
-  max = area.take(n * kFloat);
-  factor = area.take(n * kFloat);
-  smoothing = area.take(o.smoothed ? n * kFloat : 0);
+  max = area.take(n * kFloatBytes);
+  factor = area.take(n * kFloatBytes);
+  smoothing = area.take(o.smoothed ? n * kFloatBytes : 0);
   target_rows = area.take(o.sub_centres > 1 ? o.targets * n * kIndex : 0);
-  d_unit = area.take(n * d * kFloat);
-  target_gradients = area.take(o.targets * n * d * kFloat);
+  d_unit = area.take(n * d * kFloatBytes);
+  target_gradients = area.take(o.targets * n * d * kFloatBytes);
   target_mean = area.take(o.targets > 1 ? n * kDouble : 0);
   all_targets = area.take(o.targets > 1 ? n * kDouble : 0);
-  running_max = area.take(slots * n * kFloat);
+  running_max = area.take(slots * n * kFloatBytes);
   running_sum = area.take(slots * n * kDouble);
   running_second = area.take(o.smoothed || o.binary ? slots * n * kDouble : 0);
   rows = area.take(tile * d * operand);
-  inverse_norms = area.take(tile * kFloat);
-  products = area.take(tile * n * kFloat);
+  inverse_norms = area.take(tile * kFloatBytes);
+  products = area.take(tile * n * kFloatBytes);
   factors = factor_bytes > 0 ? area.take(tile * n * factor_bytes) : products;
-  cosines = area.take(o.sub_centres > 1 ? tile / o.sub_centres * n * kFloat : 0);
-  gradients = area.take(tile * d * kFloat);
+  cosines = area.take(o.sub_centres > 1 ? tile / o.sub_centres * n * kFloatBytes : 0);
+  gradients = area.take(tile * d * kFloatBytes);
   if (distilled) {
     teacher_unit = area.take(n * padded_teacher * operand);
     teacher_length = area.take(n * kDouble);
     teacher_rows = area.take(tile * padded_teacher * operand);
-    teacher_cosines = area.take(tile * n * kFloat);
+    teacher_cosines = area.take(tile * n * kFloatBytes);
     distilled_sums = area.take(kDistilledSums * slots * n * kDouble);
-    inverse_sums = area.take(2 * n * kFloat);
+    inverse_sums = area.take(2 * n * kFloatBytes);
   }
   bytes = area.bytes();
 }
@@ -131,7 +132,7 @@ std::int64_t margin_list_bytes(const MarginPlanOptions& o, std::int64_t active) 
       rounded_up(o.hard_negatives ? padded * static_cast<std::int64_t>(sizeof(float)) : 0, kEach) +
       2 * rounded_up(o.targets * o.samples * kIndex, kEach) +
       2 * rounded_up(active * o.sub_centres * kIndex, kEach) +
-      rounded_up(o.offsets ? active * kFloat : 0, kEach);
+      rounded_up(o.offsets ? active * kFloatBytes : 0, kEach);
   return bytes + bytes / 16;
 }
 
