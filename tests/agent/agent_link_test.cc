@@ -85,7 +85,7 @@ TEST_F(AgentOfAHost, RefusesAnotherAuthorityAtTheAddressOfADeadCoordinator) {
   EXPECT_EQ(jobs(), "first\n");
 }
 
-TEST_F(AgentOfAHost, PointsToTheMtuWhenItsTlsHandshakeIsNotAnswered) {
+TEST_F(AgentOfAHost, SuggestsCheckingTheMtuWhenItsTlsHandshakeIsNotAnswered) {
   boost::asio::io_context loop;
   // The kernel accepts connections here, but no program answers.
   const boost::asio::ip::tcp::acceptor silent(loop, {boost::asio::ip::address_v4::loopback(), 0});

@@ -92,7 +92,7 @@ TEST(Outbox, CountsWhatItDropsForEachSlotAndStream) {
   EXPECT_EQ(messages[2].job_id(), "job");
 }
 
-TEST(Outbox, KeepsAFewPiecesOfLogsAcrossJobs) {
+TEST(Outbox, KeepsALimitedAmountOfLogsAcrossJobs) {
   Outbox outbox;
   proto::AgentMessage piece;
   piece.mutable_log_chunk()->set_text(std::string(std::size_t{1} << 20, 'x'));

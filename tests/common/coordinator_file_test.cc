@@ -73,7 +73,7 @@ TEST_F(CoordinatorFileInAFolder, NamesTheFolderAndTheFlagIfThereIsNoCoordinator)
               AllOf(HasSubstr(state.string()), HasSubstr("--coordinator")));
 }
 
-TEST_F(CoordinatorFileInAFolder, IsNamedIfItIsDamaged) {
+TEST_F(CoordinatorFileInAFolder, IsNamedInTheErrorIfDamaged) {
   const auto one = runs("aa11");
   std::ofstream(state / "aa11.json") << "{\"address\": 7}";
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),

@@ -154,7 +154,7 @@ TEST_F(DatasetFolder, RejectsAHugeKeyWithoutAllocatingForIt) {
   EXPECT_THAT(error(), HasSubstr("found key 9000000000000000000 among 27 keys"));
 }
 
-TEST_F(DatasetFolder, ChecksGivenNumbersAgainstTheData) {
+TEST_F(DatasetFolder, ComparesTheNumbersOfTheJobWithTheData) {
   write_insightface(faces_);
   EXPECT_THAT(error({.rec = {}, .num_classes = 6}),
               HasSubstr("property says 5 classes, but num_classes says 6"));
@@ -210,7 +210,7 @@ TEST_F(DatasetFolder, WarnsOfRecordsMissingInTheIndex) {
   EXPECT_THAT(warnings(), ElementsAre(HasSubstr("4 of them after the last record")));
 }
 
-TEST_F(DatasetFolder, ExpectsNoLinesForRecordsThatAreNotImages) {
+TEST_F(DatasetFolder, ExpectsNoIndexLinesForRecordsThatAreNotImages) {
   write_insightface(faces_);
   cut_index(21);  // record 0 and 20 images
   EXPECT_THAT(warnings(), IsEmpty());

@@ -94,7 +94,7 @@ class OneHost(JobTest):
         steps = [m for m in self.metrics() if m["kind"] == "step"]
         self.assertEqual([m["images_seen"] for m in steps], list(range(4, 30 * 8 + 1, 4)))
 
-    def test_numbers_that_no_job_can_have_are_refused(self):
+    def test_contradictory_numbers_of_workers_and_spares_are_refused(self):
         for options, words in (
                 (("--min-workers", 4), "--min-workers 4 and --spares 0 are together more than"),
                 (("--spares", 2), "--spares 2 takes all of the 2 slots of all hosts: no worker is left"),

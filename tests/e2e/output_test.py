@@ -62,7 +62,7 @@ class KeptOutput(Output):
         self.assertIn("an earlier run's files are kept: training.log.old-1", done.stdout)
         self.assertEqual(self.of_steps("step"), [1, 2])
 
-    def test_a_job_that_is_complete_says_that_nothing_is_left(self):
+    def test_resuming_a_complete_job_reports_that_no_step_is_left(self):
         job = self.job(max_steps=2)
         self.finished(2, job)
         again = self.finished(2, job, "--set", "resume=true")

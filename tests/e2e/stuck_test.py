@@ -97,7 +97,7 @@ class Stuck(JobTest):
         self.assertEqual(self.status()["state"], "training")
         self.stopped(process)
 
-    def test_a_slow_worker_is_shown(self):
+    def test_a_slow_worker_is_reported(self):
         process = self.start_with_floor(2, "30s")
         pid, over = self.workers()[1], threading.Event()
 

@@ -154,7 +154,7 @@ TEST(Pfcctl, DataSynthWritesASet) {
               HasSubstr("--workers: found 5 workers, but the data have only 4 images"));
 }
 
-TEST(Pfcctl, DataPackReportsThatItDecodesNoImage) {
+TEST(Pfcctl, DataPackWithoutResizingReportsThatItDecodesNoImage) {
   const TemporaryFolder folder;
   const auto pack = [&](const std::string& options) {
     return pfcctl("data pack " + (folder / "people").string() + " --force --out " +

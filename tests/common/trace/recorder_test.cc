@@ -77,7 +77,7 @@ TEST_F(Recorder, StartsWithTheNextStepIfTheFirstHasBegun) {
   EXPECT_EQ(numbers(recording.spans), (std::vector<std::int64_t>{6, 7}));
 }
 
-TEST_F(Recorder, HasNoStepIfTheRequestedOnesAreOver) {
+TEST_F(Recorder, RecordsNothingIfTheRequestedStepsAreOver) {
   recorder.arm(3, 4);
   trains(8, 8);
   recorder.wait();
@@ -143,7 +143,7 @@ TEST_F(Recorder, EndsTheWaitWhenItIsStopped) {
   EXPECT_EQ(recorder.take().first_step, 1);
 }
 
-TEST_F(Recorder, ANewTraceReplacesOneThatWasNotTaken) {
+TEST_F(Recorder, ANewTraceReplacesAnUncollectedTrace) {
   recorder.arm(1, 1);
   trains(1, 2);
   recorder.arm(5, 5);

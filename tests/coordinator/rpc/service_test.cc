@@ -147,7 +147,7 @@ TEST_F(ServiceOfOneHost, RefusesAJoinAfterItsTimeoutAndNamesTheMissingRank) {
               HasSubstr("rank 1 (host a, slot 1) has not joined after"));
 }
 
-TEST_F(ServiceOfOneHost, RefusesTheJoinOfAWorkerThatIsNotWanted) {
+TEST_F(ServiceOfOneHost, RefusesToLetAnUnexpectedWorkerJoin) {
   begin_generation();
   EXPECT_THAT(message_of<CommError>([&] { worker(7)->join(1s); }),
               HasSubstr("slot 7 of this agent (incarnation 1) is not expected"));
@@ -208,7 +208,7 @@ TEST_F(ServiceOfOneHost, IgnoresReportsOfAnAgentAboutAnotherJob) {
   EXPECT_EQ(coordinator.status().workers(0).state(), "joined");
 }
 
-TEST_F(ServiceOfOneHost, GivesTheValuesOfOneWorkerToTheOthers) {
+TEST_F(ServiceOfOneHost, SendsAValueThatOneWorkerSetsToTheOthers) {
   join_both();
   auto waiting = std::async(std::launch::async, [&] { return second->get("nccl/id", 20s); });
   const std::vector<char> opaque{'\0', '\xff', 'x', '\n'};
@@ -216,7 +216,7 @@ TEST_F(ServiceOfOneHost, GivesTheValuesOfOneWorkerToTheOthers) {
   EXPECT_EQ(waiting.get(), opaque);
 }
 
-TEST_F(ServiceOfOneHost, GivesTheValuesOfAllWorkersInOneCall) {
+TEST_F(ServiceOfOneHost, ReturnsTheValuesOfAllWorkersInOneCall) {
   join_both();
   auto waiting = std::async(std::launch::async, [&] { return second->get_all("here/", 2, 20s); });
   second->set("here/1", {'b'});
@@ -238,7 +238,7 @@ TEST_F(ServiceOfOneHost, NamesAMissingValueAfterTheTimeout) {
               HasSubstr("key 'gloo/7' was not set in time"));
 }
 
-TEST_F(ServiceOfOneHost, KeepsTheProgressThatComesWithTheEnd) {
+TEST_F(ServiceOfOneHost, KeepsTheProgressInAWorkersFinalReport) {
   join_both();
   Progress progress{.step = 41, .total_steps = 100, .phase = "forward", .loss = 3.5};
   progress.samples_per_second = 20;

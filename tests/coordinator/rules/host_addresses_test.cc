@@ -35,7 +35,7 @@ TEST(NetworkWish, AdmitsTheAddressesOfAnInterface) {
   EXPECT_FALSE(admits("eth1", "10.0.0.1", "eth0"));
 }
 
-TEST(NetworkWish, AdmitsEverythingWhenItIsEmpty) { EXPECT_TRUE(admits("", "fd00::1")); }
+TEST(NetworkWish, AdmitsAllAddressesWhenEmpty) { EXPECT_TRUE(admits("", "fd00::1")); }
 
 TEST(NetworkWish, RejectsInvalidNetworks) {
   for (const char* text : {"10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/8x", "10.0.0",

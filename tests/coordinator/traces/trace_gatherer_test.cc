@@ -34,7 +34,7 @@ TEST(PlanTrace, EndsWithTheJob) {
   EXPECT_EQ(steps->last, 1'000);
 }
 
-TEST(PlanTrace, IsEmptyIfTheJobEndsBefore) {
+TEST(PlanTrace, IsEmptyIfTheJobEndsBeforeTheTraceCanStart) {
   EXPECT_FALSE(plan_trace({.steps = 20, .step = 999, .total_steps = 1'000, .step_seconds = 0.01}));
 }
 

@@ -145,7 +145,7 @@ TEST_F(Http, AnswersWithAnErrorWhenAPageCannotBeMade) {
   EXPECT_THAT(get("/healthz"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(Http, ClosesTheOldestIdleConnectionForANewOne) {
+TEST_F(Http, ClosesTheOldestIdleConnectionToAcceptANewOne) {
   boost::asio::io_context io;
   std::vector<tcp::socket> idle;
   for (int i = 0; i < 65; ++i) {

@@ -169,7 +169,7 @@ TEST_F(Https, CountsConnectionsThatAreNotTls) {
       [&] { return gate.metrics_text().find("bad_handshake\"} 1") != std::string::npos; });
 }
 
-TEST_F(Https, ClosesTheOldestConnectionThatDoesNotShakeHandsForANewOne) {
+TEST_F(Https, ClosesTheOldestConnectionWithoutAHandshakeToAcceptANewOne) {
   asio::io_context io;
   std::vector<tcp::socket> idle;
   for (int i = 0; i < 65; ++i) idle.emplace_back(io).connect(endpoint());

@@ -330,7 +330,7 @@ TEST_F(Shards, ReportTheOffsetThatCannotBeRead) {
               HasSubstr("x.tar: offset 512: the archive ends or is unreadable here"));
 }
 
-TEST_F(Shards, RandomDamageOnlyThrows) {
+TEST_F(Shards, RandomDamageNeverCrashes) {
   sample("a/0", 1, "5");
   sample(std::string(120, 'd') + "/1", 2, "0");
   std::mt19937 random(7);

@@ -76,7 +76,9 @@ TEST(Initial, ElementDependsOnlyOnSeedParameterAndIndex) {
   EXPECT_NE(filled(normal(1.f), 101, 1, 1), shorter);
 }
 
-TEST(Initial, ConstantIsConstant) { EXPECT_EQ(filled(constant(0.25f), 3), std::vector(3, 0.25f)); }
+TEST(Initial, ConstantFillsAllElements) {
+  EXPECT_EQ(filled(constant(0.25f), 3), std::vector(3, 0.25f));
+}
 
 }  // namespace
 }  // namespace pfc

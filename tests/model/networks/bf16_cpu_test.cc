@@ -111,7 +111,7 @@ class Operands : public Bf16OnCpu {
   const BackboneOptions options_ = testing::small_options();
 };
 
-TEST_F(Operands, AreTheSameFromTheOptimizerAsFromTheForwardPass) {
+TEST_F(Operands, HaveTheSameBitsFromTheOptimizerAndTheForwardPass) {
   const auto net = network();
   const auto before = embeddings(*net);
   update(*net);

@@ -108,7 +108,7 @@ std::set<std::string> zeros_of(Ops& ops, const Backbone& net, const std::string&
   return zeros;
 }
 
-TEST_F(Networks, CanStartWithBlocksThatAreIdentities) {
+TEST_F(Networks, ZeroInitResidualZeroesTheLastBatchNormOfEachBlock) {
   BackboneOptions o = of("resnet18");
   o.embedding_size = 512;
   EXPECT_EQ(zeros_of(*ops_, *make_backbone(*ops_, o), ".weight"), std::set<std::string>{});

@@ -48,7 +48,7 @@ TEST_F(RecoveryOfAJob, RecoversFromAnUndetectedStopWithTheFirstStepAfterIt) {
   EXPECT_EQ(sees(6200ms, 1, 96), 1);
 }
 
-TEST_F(RecoveryOfAJob, RecoversBeforeAStopEndsIfTheNextGenerationTrains) {
+TEST_F(RecoveryOfAJob, RecoversWhileAWorkerIsStillStoppedIfTheNextGenerationTrains) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_STOP_WORKER, 50s);
   EXPECT_EQ(sees(9000ms, 2, 48), 1);

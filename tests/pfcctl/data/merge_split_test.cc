@@ -326,7 +326,7 @@ TEST_F(Sets, MergeUsesTheDataSetsNamesForAnEmptyFile) {
 }
 
 /// Names are untrusted.
-TEST_F(Sets, UnpackStaysInItsFolder) {
+TEST_F(Sets, UnpackWritesNothingOutsideItsFolder) {
   pack_dataset(pack_, {});
   std::string names = "../../up\n/etc/passwd\n..\n.hidden\nimages\nsame\nsame\n\x01\ntrain.lst\n";
   names += "train.rec\nproperty\na.tar\n";

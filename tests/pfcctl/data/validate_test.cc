@@ -44,7 +44,7 @@ TEST_F(Validate, FindsNothingInGoodData) {
   EXPECT_EQ(nlohmann::json::parse(validation_json(v))["good"], true);
 }
 
-TEST_F(Validate, NamesDamage) {
+TEST_F(Validate, NamesDamagedImages) {
   const auto whole = make_jpeg(16, 16, 99);
   write_file(people_ / "p01/1.jpg", std::span(whole).first(whole.size() / 2));
   write_file(people_ / "p03/0.jpg", "text");

@@ -54,7 +54,7 @@ TEST(CompareHosts, NamesTheHostWithOtherDataInTheSameMessageOnAllWorkers) {
   }
 }
 
-TEST(CompareHosts, FindsADifferenceInMoreFactsThanFitIntoAMessage) {
+TEST(CompareHosts, FindsADifferenceAmongMoreFactsThanFitIntoAMessage) {
   const auto many = [](const std::string& last) {
     std::vector<HostFact> facts(1'000, {std::string(200, 'x'), "12 bytes", "give the same data"});
     facts.back().value = last;

@@ -51,7 +51,7 @@ TEST_F(StragglersOfAJob, ASlowRankIsReportedOnceAtItsBeginAndEnd) {
   EXPECT_EQ(stragglers.slowness(2), 0);
 }
 
-TEST_F(StragglersOfAJob, ARankOfTwoIsComparedWithTheOther) {
+TEST_F(StragglersOfAJob, ARankOfTwoIsComparedWithTheOtherRank) {
   trains(30, {0.2, 0.31});
   EXPECT_EQ(stragglers.slowness(0), 0);
   EXPECT_GT(stragglers.slowness(1), 1.5);
