@@ -70,7 +70,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   link_output(comms, options, job.output, trace);
   agree_on_checkpoints();
   choose_threads(options);
-  tell_doing(options, "making the network");
+  tell_doing(options, "building the network");
   make_trainer();
   tell_doing(options, "loading weights");
   load_weights(options.snapshots);

@@ -77,10 +77,10 @@ void TarReader::check_sum(const Header& header) const {
   }
   const std::uint64_t said = number(header, kSum, kSumSize);
   if (said == sum) return;
-  fail(fmt::format(
-      "a header whose bytes add up to {}, but which says {}: this is not a tar archive, or it is "
-      "damaged",
-      sum, said));
+  fail(
+      fmt::format("a header whose bytes add up to {}, but whose checksum is {}: this is not a tar "
+                  "archive, or it is damaged",
+                  sum, said));
 }
 
 void TarReader::take_pax(const std::string& records) {

@@ -345,7 +345,7 @@ TEST_F(ServiceOfOneHost, AsksTheAgentWhatAStuckWorkerDoesAndNamesIt) {
   EXPECT_THAT(
       other.verdict().message,
       AllOf(HasSubstr("rank 1 (host a, slot 1): no progress for "),
-            HasSubstr("at step 3 in forward while 1 other waits for it in all_gather "
+            HasSubstr("at step 3 in forward while 1 other worker waits for it in all_gather "
                       "(number 9 of communicator 'step'); state R (runs) main thread computes")));
 }
 

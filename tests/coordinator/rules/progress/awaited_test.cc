@@ -52,7 +52,7 @@ TEST_F(AwaitedWorkers, HaveNotBegunTheCollectiveOfTheOthers) {
   worker({{"step", 17, 16}});
   EXPECT_THAT(found(), ElementsAre(1));
   EXPECT_EQ(to_text(all[0]),
-            "while 2 others wait for it in all_gather (number 17 of communicator 'step')");
+            "while 2 other workers wait for it in all_gather (number 17 of communicator 'step')");
 }
 
 TEST_F(AwaitedWorkers, AreNoneIfNoWorkerOrEveryWorkerWaits) {
@@ -94,7 +94,7 @@ TEST_F(AwaitedWorkers, IncludeAllWorkersThatAreBehind) {
   worker({{"step", 12, 12}});
   EXPECT_THAT(found(), ElementsAre(1, 2));
   EXPECT_EQ(to_text(all[1]),
-            "while 1 other waits for it in all_gather (number 17 of communicator 'step')");
+            "while 1 other worker waits for it in all_gather (number 17 of communicator 'step')");
 }
 
 TEST_F(AwaitedWorkers, ExcludeAWorkerWithoutReportedCommunicators) {
