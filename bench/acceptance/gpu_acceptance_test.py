@@ -197,7 +197,7 @@ class Cases(unittest.TestCase):
 
 
 class Versions(unittest.TestCase):
-    def test_the_commit_can_be_given_and_is_unknown_without_git(self):
+    def test_the_commit_is_pfc_commit_or_unknown_without_git(self):
         with mock.patch.dict(os.environ, {"PATH": "/nonexistent", "PFC_COMMIT": "v1"}):
             self.assertEqual(programs.commit(), "v1")
             del os.environ["PFC_COMMIT"]

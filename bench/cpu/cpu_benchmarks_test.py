@@ -131,7 +131,7 @@ class Reports(Quiet):
         self.assertIn("| 2.00 |", table_row := bench_step.sections(data)["step"].splitlines()[-1])
         self.assertTrue(table_row.startswith("| r18 | bf16 |"))
 
-    def test_a_heads_table_has_both_of_pytorchs_variants_and_as_many_cells_in_each_row(self):
+    def test_the_table_of_the_head_has_both_variants_of_pytorch_and_rows_of_equal_length(self):
         options = argparse.Namespace(classes=1000, dimension=4, variants=[("fp32", "fp32")])
         results, settings = {}, {}
         for rate in bench_head.RATES:

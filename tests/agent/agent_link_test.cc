@@ -30,7 +30,7 @@ using testing::RunningAgent;
 using testing::RunningCoordinator;
 using testing::wait_until;
 
-TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextOne) {
+TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextCoordinator) {
   workers_do("echo $4 $$ >> " + (folder / "jobs").string() + "; exec sleep 1000");
   const auto started = [&] {
     std::vector<std::pair<std::string, int>> jobs;

@@ -104,7 +104,7 @@ TEST_F(CoordinatorFileInAFolder, ListsAllCoordinatorsIfSeveralMatch) {
               AllOf(HasSubstr("--service cc: no coordinator"), HasSubstr("job aa22")));
 }
 
-TEST_F(CoordinatorFileInAFolder, ListsAServiceAsAService) {
+TEST_F(CoordinatorFileInAFolder, ListsWhetherACoordinatorIsAService) {
   const auto one = runs("aa11", 41);
   const PublishedCoordinator service(state, {.job_id = "bb22", .address = "a:1", .pid = 42});
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),

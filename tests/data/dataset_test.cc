@@ -177,7 +177,7 @@ TEST_F(DatasetFolder, WarnsOfAPropertyWithAnotherSize) {
                                           "but the first one is 16 x 16"));
 }
 
-TEST_F(DatasetFolder, DoesNotIgnoreAPropertyThatCannotBeRead) {
+TEST_F(DatasetFolder, RejectsAPropertyFileThatCannotBeRead) {
   write_insightface(faces_);
   std::filesystem::remove(folder_ / "property");
   std::filesystem::create_directory(folder_ / "property");

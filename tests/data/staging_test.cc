@@ -212,7 +212,7 @@ TEST_F(Staging, RemovalWaitsForACopyInProgress) {
   EXPECT_FALSE(fs::exists(there));
 }
 
-TEST_F(Staging, OpensAFileIfAFileWasNamed) {
+TEST_F(Staging, ReturnsTheCopiedFileIfAFileWasNamed) {
   put("other.rec", 10);
   const fs::path there = stage_dataset(data_ / "other.rec", fast_);
   EXPECT_EQ(there.filename(), "other.rec");

@@ -131,7 +131,7 @@ class SeveralHosts(HostsTest):
         images = [0] + [m["images_seen"] for m in steps]
         self.assertEqual({after - before for before, after in zip(images, images[1:])}, {4 * 2, 6 * 2})
 
-    def test_a_host_is_lost_and_comes_back(self):
+    def test_a_lost_host_is_left_out_and_joins_again(self):
         lost = self.agents[1]  # on host c
         lost.kill()
         lost.wait()

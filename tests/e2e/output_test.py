@@ -36,7 +36,7 @@ class TwoJobs(Output):
         self.stopped(first)
         self.assertEqual(len(self.checkpoints()), 1)
 
-    def test_a_job_that_is_started_again_waits_for_the_workers_of_its_killed_coordinator(self):
+    def test_a_restarted_job_waits_for_the_workers_of_its_killed_coordinator(self):
         job = self.job(num_epoch=10_000)
         first = self.start(2, job, until="Global Step: 2")
         first.kill()

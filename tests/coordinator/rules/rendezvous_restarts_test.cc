@@ -69,7 +69,7 @@ TEST_F(Restarts, EndsIfAWorkerFailsThreeTimesInTheSameWayBeforeJoining) {
               HasSubstr("happened 3 times before the worker joined: check the program and its"));
 }
 
-TEST_F(Restarts, ForgetsEverythingOfTheLastGeneration) {
+TEST_F(Restarts, ResetsTheStateOfWorkersForTheNextGeneration) {
   trains_on_two_hosts();
   progresses(0, 7, "forward");
   leaves(0);

@@ -103,7 +103,7 @@ TEST_F(Gatherer, AnswersWithItsClock) {
   EXPECT_EQ(std::get<proto::SendTraceReply>(reply).clock_ns(), 1'002'000'000'000);
 }
 
-TEST_F(Gatherer, PassesOnThePartsInOrder) {
+TEST_F(Gatherer, ForwardsThePartsInOrder) {
   begins();
   sends(0, "first");
   sends(1, "second");
@@ -185,7 +185,7 @@ TEST_F(Gatherer, RefusesUnrequestedParts) {
   EXPECT_EQ(std::get<Refusal>(sends(0, "a")).kind, Refusal::Kind::kInvalid);
 }
 
-TEST_F(Gatherer, KeepsNoMoreOfARankThanItsShare) {
+TEST_F(Gatherer, KeepsAtMostItsShareOfEachRank) {
   begins();
   const std::string part(std::size_t{250} << 10, 'x');
   for (int i = 0; i < 100; ++i) sends(0, part);
@@ -202,7 +202,7 @@ TEST_F(Gatherer, KeepsNoMoreOfARankThanItsShare) {
   EXPECT_THAT(reads(100)->ranks(0).problem(), HasSubstr("more than its share of 2048 KiB"));
 }
 
-TEST_F(Gatherer, SendsNoReplyThatIsTooLarge) {
+TEST_F(Gatherer, LimitsTheSizeOfAReply) {
   begins(16);
   const std::string part(std::size_t{200} << 10, 'x');
   for (Rank rank = 0; rank < 16; ++rank) sends(rank, part);

@@ -279,7 +279,7 @@ TEST_F(PageServer, LetsBrowsersCacheAFileForRevalidation) {
               AllOf(HasSubstr("ETag: \"1\"\r\n"), HasSubstr("Cache-Control: no-cache\r\n")));
 }
 
-TEST_F(PageServer, SendsAReplyThatIsMadeLater) {
+TEST_F(PageServer, SendsADeferredReply) {
   tcp::socket socket = connected();
   boost::asio::write(
       socket, boost::asio::buffer(std::string("GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n")));

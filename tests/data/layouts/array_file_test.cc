@@ -46,7 +46,7 @@ TEST_F(NpyFile, ReturnsTypeShapeAndOffset) {
   }
 }
 
-TEST_F(NpyFile, AcceptsFourTypes) {
+TEST_F(NpyFile, AcceptsFloatsAndIntegers) {
   EXPECT_EQ(open(npy("<f2", "(12,)", data_)).type, ElementType::kFloat16);
   EXPECT_EQ(open(npy("<i8", "(3,)", data_)).type, ElementType::kInt64);
   EXPECT_EQ(open(npy("<i4", "(6,)", data_)).type, ElementType::kInt32);

@@ -161,7 +161,7 @@ TEST_F(Shards, AreInTheOrderOfTheirNames) {
               HasSubstr("s-{000..001}.zip: not found; only names of .rec and .tar files"));
 }
 
-TEST_F(Shards, UseTheNamesNextToTheFirstOne) {
+TEST_F(Shards, UseTheNamesNextToTheFirstShard) {
   sample("0", 1, "1");
   pack("s-000.tar", "pax");
   EXPECT_EQ(open_dataset({.rec = folder_ / "s-000.tar"})->identity(1), "");

@@ -296,7 +296,7 @@ TEST(Prefetcher, CanBeDestroyedAtAnyTime) {
   }
 }
 
-TEST(Prefetcher, MeasuresTheWait) {
+TEST(Prefetcher, MeasuresTheTimeSpentWaiting) {
   const FakeDataset dataset(20);
   Prefetcher prefetcher(dataset, {.batch_size = 10});
   EXPECT_GT(prefetcher.next()->wait_seconds, 0);

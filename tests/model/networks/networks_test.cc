@@ -265,7 +265,7 @@ TEST_F(Networks, VisionTransformersMaskDifferentTokensInEachStepAndRank) {
   EXPECT_NE(embeddings(*other_rank, o, true, 1), of_rank_0);
 }
 
-TEST_F(Networks, DependOnlyOnTheSeed) {
+TEST_F(Networks, HaveInitialWeightsThatDependOnlyOnTheSeed) {
   BackboneOptions o = of("mbf");
   const auto weights = [&] { return to_host(*ops_, make_backbone(*ops_, o)->weights.flat()); };
   const auto first = weights();

@@ -66,7 +66,7 @@ TEST_F(Validate, FindsRepeatedBytes) {
                                       HasSubstr("p01/8.jpg: has the same bytes as ")));
 }
 
-TEST_F(Validate, ComparesAllLabelsButPackRefusesImagesWithSeveral) {
+TEST_F(Validate, ComparesAllLabelsButPackRefusesImagesWithSeveralLabels) {
   write_file(people_ / "list.tsv",
              "p00/0.jpg\t0,2\np00/0.jpg\t2,0\np00/1.jpg\t1,2\np00/1.jpg\t2\n");
   const auto dataset = open_dataset({.rec = people_ / "list.tsv"});

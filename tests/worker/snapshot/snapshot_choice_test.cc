@@ -64,7 +64,7 @@ TEST(SnapshotChoice, IsEmptyIfNoWorkerHasASnapshot) {
   EXPECT_FALSE(choose_snapshot(nothing, kHundred).newest_whole);
 }
 
-TEST(SnapshotMoves, KeepRowsWhereTheyAre) {
+TEST(SnapshotMoves, LeaveRowsOnTheirWorkersIfAllArePresent) {
   const auto held = ring(id_of(50, 1, 4));
   for (const Move& move : plan_moves(*choose_snapshot(held, kHundred).newest_whole, kHundred, 4)) {
     EXPECT_TRUE(move.stays());

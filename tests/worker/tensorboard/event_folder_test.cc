@@ -51,7 +51,7 @@ TEST_F(EventFolder, FilesStartWithTheirVersionAndTheFirstStep) {
   EXPECT_GT(events[1].wall_time(), 1.7e9);
 }
 
-TEST_F(EventFolder, NamesOfLaterFilesSortAfterThoseOfEarlierOnes) {
+TEST_F(EventFolder, NamesOfLaterFilesSortAfterThoseOfEarlierFiles) {
   std::vector<std::string> names;
   for (int i = 0; i < 12; ++i) names.push_back(write(1, {i + 1}).filename().string());
   EXPECT_TRUE(std::ranges::is_sorted(names));
