@@ -296,7 +296,7 @@ TEST(ChooseNetwork, NamesTheLaterOfTwoHostsThatDoNotReachEachOther) {
   EXPECT_THAT(hosts.measured().apart, ElementsAre(1));
 }
 
-TEST(HostsApart, AreTheSmallerPartOfAPartitionedNetwork) {
+TEST(UnreachableHosts, AreTheSmallerPartOfAPartitionedNetwork) {
   Reach reach(5);
   for (int from = 0; from < 5; ++from) {
     for (int to = 0; to < 5; ++to) {

@@ -116,12 +116,12 @@ TEST(NetworkMeasurement, RefusesAReportOfMoreResultsThanTests) {
   EXPECT_EQ(measurement.choice()->text, "host host0: its agent's answer is incomplete");
 }
 
-TEST(TriedBy, IncludesAllOtherHostsIfThereAreFew) {
+TEST(HostsToTry, IncludeAllOtherHostsIfThereAreFew) {
   EXPECT_THAT(tried_by(1, 4), ElementsAre(0, 2, 3));
   EXPECT_EQ(tried_by(5, kAllPairs).size(), 63U);
 }
 
-TEST(TriedBy, IncludesOnlyNeighboursAndTheFirstHostIfThereAreMany) {
+TEST(HostsToTry, IncludeOnlyNeighboursAndTheFirstHostIfThereAreMany) {
   EXPECT_THAT(tried_by(500, 1'000), UnorderedElementsAre(0, 499, 501));
   EXPECT_THAT(tried_by(999, 1'000), UnorderedElementsAre(0, 998));
   EXPECT_EQ(tried_by(0, 1'000).size(), 999U);

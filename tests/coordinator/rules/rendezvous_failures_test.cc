@@ -189,7 +189,7 @@ TEST_F(Rendezvous, DoesNotCountTimeInWhichTheCoordinatorDidNotRun) {
   EXPECT_EQ(does(), "blame, blame");
 }
 
-TEST(Apply, RecordsOneFailureAndTheTimesOfSignals) {
+TEST(ApplyAction, RecordsOneFailureAndTheTimesOfSignals) {
   ClusterState state;
   const TimePoint now{5s};
   apply(state, action::Blame{{.rank = {}, .host = {}, .who = "host a", .what = "late"}}, now);
