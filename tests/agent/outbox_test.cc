@@ -52,7 +52,7 @@ TEST(Outbox, DropsMessagesOfThePreviousJob) {
   EXPECT_THAT(outbox.take(), IsEmpty());
 }
 
-TEST(Outbox, KeepsTheEndOfTheOutputAndCountsWhatItDrops) {
+TEST(Outbox, KeepsTheEndOfTheOutputAndCountsDroppedLines) {
   Outbox outbox;
   outbox.add_event(started(0));
   const std::string big(Outbox::kMaxOutputBytes / 4, 'x');
@@ -68,7 +68,7 @@ TEST(Outbox, KeepsTheEndOfTheOutputAndCountsWhatItDrops) {
   EXPECT_EQ(outbox.take().at(0).output().lines(0), "again");
 }
 
-TEST(Outbox, CountsWhatItDropsForEachSlotAndStream) {
+TEST(Outbox, CountsDroppedLinesForEachSlotAndStream) {
   Outbox outbox;
   const auto from = [](int slot, bool is_stderr) {
     proto::AgentMessage message = line(std::string(Outbox::kMaxOutputBytes, 'x'));

@@ -123,7 +123,7 @@ TEST_F(SeveralSets, ReportALabelWithoutName) {
   EXPECT_THAT(error(), HasSubstr("has no name; expected identities.txt"));
 }
 
-TEST_F(SeveralSets, ReportTwoLabelsOfASetWithOneName) {
+TEST_F(SeveralSets, ReportTwoLabelsOfASetWithTheSameName) {
   job_.rec = {write("a", {0, 1}, 2, "x\nx\n"), write("b", {0}, 1, "y\n")};
   job_.share_identities = true;
   EXPECT_THAT(error(), HasSubstr("two labels of"));

@@ -109,7 +109,7 @@ TEST_F(Staging, CopiesChangedFilesAgain) {
   EXPECT_EQ(read_file(there / "train.rec"), read_file(data_ / "train.rec"));
 }
 
-TEST_F(Staging, RemovesFilesThatTheDataDoNotHave) {
+TEST_F(Staging, RemovesFilesThatAreNotInTheDataSet) {
   const fs::path there = stage_dataset(data_, fast_);
   put("identities.txt", 10);
   stage_dataset(data_, fast_);

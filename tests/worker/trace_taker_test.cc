@@ -160,7 +160,7 @@ TEST_F(TraceTakerTest, RecordsEachTraceOnce) {
   }
 }
 
-TEST_F(TraceTakerTest, EndsATraceForANewerOne) {
+TEST_F(TraceTakerTest, EndsATraceWhenANewerTraceIsRequested) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(5, 1, 1'000'000);
   while (!training.on()) trains(1, 2);

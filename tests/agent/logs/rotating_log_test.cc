@@ -44,7 +44,7 @@ TEST_F(SmallLog, KeepsTheNumbersOfItsNewestParts) {
   EXPECT_EQ(reads(0, 0), "line 4\nline 5\nline 6\nline 7\nline 8\n");
 }
 
-TEST_F(SmallLog, ReadsOnAfterTheFileWasRotated) {
+TEST_F(SmallLog, ContinuesReadingAfterARotation) {
   writes(0, 1);
   const LogPiece first = read_log(path, 0, 0, 100);
   EXPECT_EQ(first.text, "line 0\n");

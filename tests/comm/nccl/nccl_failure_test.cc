@@ -149,7 +149,7 @@ TEST_F(NcclFailure, NamesTheMissingRankIfPeersDoNotSeeAborts) {
   }
 }
 
-TEST_F(NcclFailure, DoesNotNameARankWhoseTimeoutIsNotOver) {
+TEST_F(NcclFailure, DoesNotNameALateRankThatIsStillWaiting) {
   simt::nccl_peers_hear_of_aborts(false);
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;

@@ -427,7 +427,7 @@ TEST(ParseJob, RejectsABatchOfOneImageUnlessWorkersShareStatistics) {
   EXPECT_EQ(batch_norm_samples({.batch_size = 8}, 3), 8);
 }
 
-TEST(ParseJob, LeavesTheEmbeddingSizeToTheDataWithoutANetwork) {
+TEST(ParseJob, AllowsAJobWithoutEmbeddingSizeIfTheNetworkIsNone) {
   EXPECT_EQ(parse(R"({"network": "none"})").embedding_size, 0);
   EXPECT_EQ(parse(R"({"network": "none", "embedding_size": null})").embedding_size, 0);
   EXPECT_EQ(parse(R"({"network": "none", "embedding_size": 128})").embedding_size, 128);

@@ -52,7 +52,7 @@ TEST(SnapshotKeepers, AreOnOtherHostsForAsManyWorkersAsPossible) {
   EXPECT_EQ(away, 4) << "both workers of host b, and two of host a";
 }
 
-TEST(SnapshotKeepers, KeepOneCopyEach) {
+TEST(SnapshotKeepers, KeepOneCopyPerWorker) {
   for (const auto& sizes : {hosts({4}), hosts({2, 3}), hosts({5, 2}), hosts({1, 1, 7})}) {
     std::vector<Rank> keepers = keepers_of(sizes);
     for (Rank me = 0; me < static_cast<Rank>(keepers.size()); ++me) {

@@ -134,7 +134,7 @@ TEST(NetworkMeasurement, MeasuresAThousandHostsWithAFewTestsEach) {
   EXPECT_EQ(hosts.most_tests, 3);
 }
 
-TEST(NetworkMeasurement, MeasuresAllPairsOfACheck) {
+TEST(NetworkMeasurement, MeasuresAllPairsOfHostsForACheck) {
   SimulatedHosts hosts = hosts_in_one_network(5);
   NetworkMeasurement measurement = hosts.measurement("", NetworkMeasurement::Pairs::kAll);
   hosts.answer(measurement);

@@ -79,7 +79,7 @@ TEST_F(ServiceOfOneHost, RefusesAnotherVersionAndNamesBoth) {
   EXPECT_THAT(status.error_message(), AllOf(HasSubstr("0.0.1"), HasSubstr(version())));
 }
 
-TEST_F(ServiceOfOneHost, LetsARestartedAgentReplaceTheOldOneAndRefusesTheOldOne) {
+TEST_F(ServiceOfOneHost, LetsANewAgentReplaceTheOldAgentWhichIsThenRefused) {
   begin_generation();
   VoiceOfAgent second_agent(coordinator.address(), "a", "second");
   EXPECT_TRUE(second_agent.hears().has_registered());
@@ -313,7 +313,7 @@ TEST_F(ServiceOfOneHost, FailsTheJobOfASilentWorker) {
   EXPECT_THAT(other.verdict().message, HasSubstr("silent for"));
 }
 
-TEST_F(ServiceOfOneHost, AsksTheAgentWhatAStuckWorkerDoesAndNamesIt) {
+TEST_F(ServiceOfOneHost, NamesAStuckWorkerWithItsAgentsDescription) {
   RendezvousConfig config = testing::impatient();
   config.limits.pace = {.floor = 1s, .factor = 1, .unknown = 1s};
   RunningCoordinator other({{.name = "a", .slots = 2}}, config);

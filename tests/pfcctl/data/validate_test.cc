@@ -35,7 +35,7 @@ class Validate : public ::testing::Test {
   fs::path people_ = folder_ / "people";
 };
 
-TEST_F(Validate, FindsNothingInGoodData) {
+TEST_F(Validate, ReportsNoFaultInGoodData) {
   const Validation v = look();
   EXPECT_TRUE(v.is_good());
   EXPECT_EQ(v.images, 15);

@@ -27,7 +27,7 @@ TEST(PlannedNetwork, ParsesASpeedInBitsAndAnOptionalLatency) {
   EXPECT_DOUBLE_EQ(parse_network("25Gb:1.5ms").latency, 1.5e-3);
 }
 
-TEST(PlannedNetwork, RejectsOtherTextAndShowsTheFormat) {
+TEST(PlannedNetwork, RejectsInvalidTextAndShowsTheFormat) {
   for (const std::string& wrong :
        {std::string("fast"), std::string("400"), std::string("400GB"), std::string("0Gb"),
         std::string("-1Gb"), std::string("25Gb:30"), std::string(100'000, '1') + "Gb"}) {

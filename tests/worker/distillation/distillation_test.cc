@@ -145,7 +145,7 @@ TEST(DistillationLoss, GathersEmbeddingsOfAnotherSizeIfOnlyLogitsAreCompared) {
   EXPECT_EQ(std::vector<float>(all.f32(), all.f32() + all.elements()), theirs);
 }
 
-TEST(TeacherPrecision, IsBf16InFp32JobsIfTheDeviceHasIt) {
+TEST(TeacherPrecision, IsBf16InFp32JobsIfTheDeviceSupportsBf16) {
   constexpr DType kFloat = DType::kFloat32, kHalf = DType::kBFloat16, kFp16 = DType::kFloat16;
   JobConfig job;
   EXPECT_EQ(teacher_activations(job, kFloat, true), kHalf);

@@ -30,7 +30,7 @@ std::vector<HeldSnapshots> ring(const SnapshotId& id) {
   return all;
 }
 
-TEST(SnapshotChoice, IsTheNewestCompleteOne) {
+TEST(SnapshotChoice, IsTheNewestCompleteSnapshot) {
   auto held = ring(id_of(50));
   held[0][1] = {.id = id_of(60), .own = 0, .copy = -1, .shared = 1};
   const SnapshotChoices choices = choose_snapshot(held, kHundred);

@@ -253,7 +253,7 @@ TEST_F(ElasticRendezvous, AHostThatChangesTheNetworkJoinsAfterAnExtraCheckpoint)
   for (const Member& member : begins()) EXPECT_EQ(member.survivor, 0);
 }
 
-TEST_F(ElasticRendezvous, AHostJoinsAfterARequestedCheckpointIfTenMinutesPassWithoutOne) {
+TEST_F(ElasticRendezvous, AHostJoinsAfterARequestedCheckpointIfTheJobWritesNoneForTenMinutes) {
   trains_on_three_hosts();
   goes_on_without_b();
   registers("b");
