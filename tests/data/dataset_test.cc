@@ -126,13 +126,13 @@ TEST_F(DatasetFolder, ReportsATruncatedRec) {
   std::filesystem::resize_file(rec_, size / 2);
   EXPECT_THAT(error(), HasSubstr("points past the end of"));
   std::filesystem::remove(idx_);
-  EXPECT_THAT(error(), HasSubstr("cut short"));
+  EXPECT_THAT(error(), HasSubstr("truncated"));
 }
 
 TEST_F(DatasetFolder, ReportsATruncatedLastRecord) {
   write_plain({0, 1, 2}, {0, 1, 2});
   std::filesystem::resize_file(rec_, std::filesystem::file_size(rec_) - 8);
-  EXPECT_THAT(error(), HasSubstr("cut short"));
+  EXPECT_THAT(error(), HasSubstr("truncated"));
 }
 
 TEST_F(DatasetFolder, NamesAMissingOrDuplicateKey) {

@@ -133,10 +133,10 @@ TEST_F(RecordFile, NamesOffsetAndWordOfAWrongMagic) {
 TEST_F(RecordFile, ReportsTruncation) {
   write({Bytes(40), Bytes(40'000)});
   std::filesystem::resize_file(rec_, 30'000);
-  EXPECT_THAT(read_error(48), HasSubstr("cut short"));
+  EXPECT_THAT(read_error(48), HasSubstr("truncated"));
   const RecordReader reader(rec_);
   EXPECT_THAT(message_of<InputError>([&] { (void)reader.scan(); }), HasSubstr("offset 48"));
-  EXPECT_THAT(message_of<InputError>([&] { (void)reader.record_end(48); }), HasSubstr("cut short"));
+  EXPECT_THAT(message_of<InputError>([&] { (void)reader.record_end(48); }), HasSubstr("truncated"));
 }
 
 TEST_F(RecordFile, ReportsPartsOutOfOrder) {
