@@ -58,7 +58,7 @@ struct Source {
 /// /dev/shm.
 void make_own_folder(const fs::path& folder) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    fail_staging(folder, "make this folder");
+    fail_staging(folder, "create this folder");
   struct stat status {};
   if (::lstat(folder.c_str(), &status) != 0) fail_staging(folder, "inspect");
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {

@@ -31,7 +31,7 @@ std::span<const std::byte> StoredImage::first(std::size_t bytes) {
   have_ = std::span(buffer_.stored).first(have + got);
   if (bytes <= have_.size()) return have_.first(bytes);
   throw DamagedImage(
-      fmt::format("{}: offset {}: the file ends after {} of {} bytes: it is cut short",
+      fmt::format("{}: offset {}: the file ends after {} of {} bytes: it is truncated",
                   extent_.file->path().string(), extent_.offset, have_.size(), bytes));
 }
 

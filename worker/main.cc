@@ -126,8 +126,10 @@ int train_alone(const Arguments& arguments) {
   const nlohmann::json written = read_job_file(arguments.config, arguments.overrides);
   JobConfig job = parse_job(written, {arguments.config, arguments.overrides});
   if (std::exchange(job.replicate, false)) {
-    spdlog::warn("{}: replicate: a worker without a coordinator has no neighbour to keep a copy",
-                 arguments.config);
+    spdlog::warn(
+        "{}: replicate: found true, but without a coordinator there is no other worker that could "
+        "keep a copy; this key has no effect",
+        arguments.config);
   }
   for (const std::string& warning : ignored_key_warnings(written)) {
     spdlog::warn("{}: {}", arguments.config, warning);

@@ -70,7 +70,7 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   link_output(comms, options, job.output, trace);
   agree_on_checkpoints();
   choose_threads(options);
-  tell_doing(options, "making the network");
+  tell_doing(options, "building the network");
   make_trainer();
   tell_doing(options, "loading weights");
   load_weights(options.snapshots);
@@ -185,8 +185,9 @@ void TrainingSession::warn() const {
   const std::string other_people = local.other_people_of_teacher(contents_);
   if (!other_people.empty()) spdlog::warn("{}", other_people);
   for (const ClassificationSet& set : local.evaluation_sets.classification) {
-    spdlog::info("val_rec: {}: classes are found by {}", set.path.string(),
-                 set.by_name ? "name" : "number, because it or the training data have no names");
+    spdlog::info(
+        "val_rec: {}: classes are found by {}", set.path.string(),
+        set.by_name ? "name" : "number, because this set or the training data have no names");
   }
 }
 

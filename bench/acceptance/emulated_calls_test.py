@@ -56,17 +56,17 @@ class EmulatedCalls(unittest.TestCase):
         with tarfile.open(out / f"results-{name}.tar.xz") as archive:
             return archive.getnames()
 
-    def test_a_shows_whether_the_programs_are_right(self):
+    def test_call_a_runs_the_tests_and_records_a_trace(self):
         names = self.call("a")
         self.assertIn("page-a.md", names)
         self.assertIn("trace.json", names)
 
-    def test_b_compares_speed_with_pytorch(self):
+    def test_call_b_compares_speed_with_pytorch(self):
         names = {pathlib.Path(name).name for name in self.call("b")}
         self.assertLessEqual({"step-r50-128.json", "step-r100-128.json", "head-1000000-1.json",
                               "head-10000000-1.json"}, names)
 
-    def test_c_looks_for_races_resumes_and_trains(self):
+    def test_call_c_checks_for_races_resumes_a_job_and_trains(self):
         names = {pathlib.Path(name).name for name in self.call("c")}
         self.assertLessEqual({"sanitizer-racecheck-kernels_gpu_test.json", "resume-mbf.json",
                               "train-r50.json"}, names)

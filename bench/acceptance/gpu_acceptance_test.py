@@ -54,7 +54,7 @@ class WithoutAGpu(unittest.TestCase):
         self.assertEqual(list(PARTS), ["build", "versions", "tests", "trace", "step", "head", "resume",
                                        "train", "sanitizer"])
 
-    def test_the_three_calls_share_no_case_and_leave_out_little(self):
+    def test_the_three_calls_divide_the_cases(self):
         found = {}
         for call in "abc":
             done = run("--dry-run", "--python", "/bin/false", "--call", call)
@@ -98,12 +98,12 @@ class Cases(unittest.TestCase):
         done = gpu_acceptance.run_all(options, plan, self.store)
         return gpu_acceptance.verdict(done), {result.name: result.verdict for result in done}
 
-    def test_a_failed_case_stops_no_other_and_decides_the_exit_code(self):
+    def test_a_failed_case_sets_the_exit_code_and_other_cases_still_run(self):
         code, verdicts = self.accept(case("a", "exit 7"), case("b", "true"))
         self.assertEqual(verdicts, {"a": "failed: exit code 7", "b": "passed"})
         self.assertEqual(code, gpu_acceptance.FAILED)
 
-    def test_skipped_tests_and_no_tests_have_not_passed(self):
+    def test_a_case_with_skipped_tests_or_without_tests_fails(self):
         _, verdicts = self.accept(
             case("skipped", "echo '[  PASSED  ] 3 tests.'; echo '[  SKIPPED ] 1 test.'", tests=True),
             case("none", "echo '[  PASSED  ] 0 tests.'", tests=True),
@@ -111,7 +111,7 @@ class Cases(unittest.TestCase):
         self.assertEqual(verdicts, {"skipped": "failed: some tests did not run",
                                     "none": "failed: no test ran", "passed": "passed"})
 
-    def test_a_case_that_cannot_run_has_not_passed(self):
+    def test_a_case_that_cannot_run_is_reported_as_not_run(self):
         code, verdicts = self.accept(case("tool", "true", missing="it is not installed"))
         self.assertEqual(verdicts, {"tool": "not run: it is not installed"})
         self.assertEqual(code, gpu_acceptance.NOT_ALL_RUN)
@@ -197,7 +197,7 @@ class Cases(unittest.TestCase):
 
 
 class Versions(unittest.TestCase):
-    def test_the_commit_can_be_given_and_is_unknown_without_git(self):
+    def test_the_commit_is_pfc_commit_or_unknown_without_git(self):
         with mock.patch.dict(os.environ, {"PATH": "/nonexistent", "PFC_COMMIT": "v1"}):
             self.assertEqual(programs.commit(), "v1")
             del os.environ["PFC_COMMIT"]
@@ -294,7 +294,7 @@ class Bundle(unittest.TestCase):
             self.assertIn("| head | 0 | 0 | 8 | 0 | 0 |", page.read_text())
         self.assertEqual((self.folder / "started").read_text(), 4 * "\n")
 
-    def test_a_library_that_is_missing_is_named(self):
+    def test_a_missing_library_is_named(self):
         script = "echo 'libx.so => not found'"
         programs.write_script(self.folder / "ldd", script)
         with mock.patch.dict(os.environ, {"PATH": f"{self.folder}:{os.environ['PATH']}"}):

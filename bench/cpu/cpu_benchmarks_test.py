@@ -70,7 +70,7 @@ class Choosing(Quiet):
         self.assertEqual(dict(settings.environment)["OPENBLAS_CORETYPE"], "ZEN")
         self.assertEqual(found["gflops"], 90)
 
-    def test_a_core_type_that_crashes_or_is_wrong_is_left_out(self):
+    def test_a_core_type_that_crashes_or_computes_wrong_results_is_left_out(self):
         settings, _, tried = self.choose(SAPPHIRERAPIDS=(900, 0.3), ZEN=bench_runs.Failed("signal 4"),
                                          COOPERLAKE=(800, "NaN"), HASWELL=(70, 1e-7))
         self.assertEqual(dict(settings.environment)["OPENBLAS_CORETYPE"], "HASWELL")
@@ -85,7 +85,7 @@ class Choosing(Quiet):
         self.assertEqual(best.settings.name, "c")
         self.assertEqual(tried[1], {"name": "b", "why_not": "no"})
 
-    def test_no_working_candidate_is_an_error(self):
+    def test_it_is_an_error_if_every_candidate_fails(self):
         def seconds(_, __):
             raise bench_runs.Failed("no")
         with self.assertRaises(bench_runs.Failed):
@@ -131,7 +131,7 @@ class Reports(Quiet):
         self.assertIn("| 2.00 |", table_row := bench_step.sections(data)["step"].splitlines()[-1])
         self.assertTrue(table_row.startswith("| r18 | bf16 |"))
 
-    def test_a_heads_table_has_both_of_pytorchs_variants_and_as_many_cells_in_each_row(self):
+    def test_the_table_of_the_head_has_both_variants_of_pytorch_and_rows_of_equal_length(self):
         options = argparse.Namespace(classes=1000, dimension=4, variants=[("fp32", "fp32")])
         results, settings = {}, {}
         for rate in bench_head.RATES:
@@ -152,7 +152,7 @@ class Reports(Quiet):
                        "pfc": {"products": 500, "embeddings": 250, "centres": 500}},
               "bf16": {"oneDNN": {"products": 800, "embeddings": 800, "centres": 800}}}
 
-    def test_a_steps_limits_follow_from_the_machines_rates(self):
+    def test_the_limits_of_a_step_are_computed_from_the_rates_of_the_machine(self):
         options = argparse.Namespace(classes=1_000_000, dimension=512, samples=128)
         whole = bench_head.step_limits(options, 1.0, "fp32", "fp32", self.LIMITS)
         # Bytes per class: forward reads 2,048 of the centre, and backward moves 8,192 of the centre and its momentum.
@@ -164,14 +164,14 @@ class Reports(Quiet):
         self.assertAlmostEqual(tenth["memory"], 0.2048 / 8 + 0.4096 / 20 + 0.1024 / 40)
         self.assertAlmostEqual(tenth["arithmetic"], 3 * 2 * 128 * 51.2e6 / 800e9)
 
-    def test_a_machines_rate_is_the_best_of_all_rounds(self):
+    def test_the_rate_of_a_machine_is_the_best_of_all_rounds(self):
         again = {**self.LIMITS, "stream": {"copy": 31, "triad": 20, "read": 25, "update": 39}}
         best = bench_head.best_of([self.LIMITS, again])["stream"]
         self.assertEqual(best, {"copy": 31, "triad": 30, "read": 25, "update": 40})
         table = bench_head.limits_table(self.LIMITS).splitlines()
         self.assertEqual({line.count("|") for line in table}, {3})
 
-    def test_programs_that_compute_something_else_are_an_error(self):
+    def test_it_is_an_error_if_the_losses_of_both_programs_differ(self):
         with self.assertRaisesRegex(bench_runs.Failed, "do not compute the same thing"):
             bench_head.expect_same_loss("rate 1", [{"loss": 40.0}], [{"loss": 44.0}])
 

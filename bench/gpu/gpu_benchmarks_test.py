@@ -122,7 +122,7 @@ class Head(unittest.TestCase):
             options = types.SimpleNamespace(**shape, classes=classes, rate=rate)
             self.assertLess(bench_head_gpu.needed_by_torch(options), 79 << 30)
 
-    def test_both_programs_times_are_given_without_and_with_sampling(self):
+    def test_reports_times_of_both_programs_without_and_with_sampling(self):
         options = types.SimpleNamespace(program="", samples=1, dimension=1, classes=1, rate=0.1,
                                         device="cuda", steps=1, limit=1, gpu_memory=0,
                                         torch_precision="fp16")
@@ -132,7 +132,7 @@ class Head(unittest.TestCase):
         self.assertEqual((ours["step"], ours["whole"]), ([3], [4]))
         self.assertEqual((theirs["step"], theirs["whole"]), ([2], [3]))
 
-    def test_a_goal_is_for_the_smaller_ratio(self):
+    def test_the_smaller_ratio_is_compared_with_the_goal(self):
         options = types.SimpleNamespace(rate=1.0)
         ours, theirs = [{"step": [1], "whole": [2]}], [{"step": [9], "whole": [9]}]
         self.assertEqual(bench_head_gpu.compared(options, "pfc", ours, theirs),

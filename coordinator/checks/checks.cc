@@ -91,12 +91,11 @@ void Checks::result(const proto::CheckResultRequest& request,
   const auto found = std::ranges::find(reports_, request.job(),
                                        &std::pair<std::string, proto::CheckReport>::first);
   if (found == reports_.end()) {
-    return answer(Refusal{.kind = Refusal::Kind::kInvalid,
-                          .message = "no check has this id: the coordinator keeps the "
-                                     "last " +
-                                     std::to_string(kMostKept) +
-                                     " checks, and none of an earlier coordinator; run the check "
-                                     "again"});
+    return answer(
+        Refusal{.kind = Refusal::Kind::kInvalid,
+                .message = "no check has this id: the coordinator keeps the last " +
+                           std::to_string(kMostKept) +
+                           " checks, and no check of an earlier coordinator; run the check again"});
   }
   reply.set_over(true);
   *reply.mutable_report() = found->second;

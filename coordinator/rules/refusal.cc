@@ -30,7 +30,7 @@ bool admitted(const Fence& theirs, const Fence& current, Refusal& why) {
                     " is not current; the current generation is " +
                     std::to_string(current.generation) +
                     (current.cause.empty() ? "" : ", because of " + std::string(current.cause)) +
-                    "; join that one"};
+                    "; join the current one"};
   return false;
 }
 

@@ -162,9 +162,9 @@ void TraceGatherer::read(const proto::ReadTraceRequest& request,
   if (id_ == 0 || request.trace() != id_ || request.from() < 0) {
     return answer(Refusal{.kind = Refusal::Kind::kInvalid,
                           .message = "there is no trace " + std::to_string(request.trace()) +
-                                     ": the coordinator keeps the last one for " +
+                                     ": the coordinator keeps the last trace for " +
                                      std::to_string(kKept.count()) +
-                                     " minutes, and none of an earlier coordinator"});
+                                     " minutes, and no trace of an earlier coordinator"});
   }
   if (readers_.size() >= kMostReaders) {
     return answer(Refusal{.kind = Refusal::Kind::kOldGeneration,
@@ -193,7 +193,7 @@ void TraceGatherer::expire(std::int64_t step, TimePoint now) {
   step_ = step;
   if (first_done_ && now - *first_done_ >= kSlowest) {
     end("it has not sent its whole trace " + std::to_string(kSlowest.count()) +
-        " s after the first worker had");
+        " s after the first worker had sent its own");
   }
   if (readers_.size() > 0) last_read_ = now;
   readers_.expire(now, [this](const Reader& reader) { return reply(reader); });

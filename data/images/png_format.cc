@@ -50,7 +50,7 @@ class PngImage {
   static void on_warning(png_structp /*png*/, png_const_charp /*message*/) {}
   static void on_read(png_structp png, png_bytep to, std::size_t bytes) {
     std::span<const std::byte>& left = of(png).left_;
-    if (bytes > left.size()) png_error(png, "it is cut short");
+    if (bytes > left.size()) png_error(png, "it is truncated");
     std::memcpy(to, left.data(), bytes);
     left = left.subspan(bytes);
   }

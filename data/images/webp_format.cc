@@ -22,7 +22,7 @@ const char* reason_of(VP8StatusCode status) {
       return "a feature that libwebp does not support";
     case VP8_STATUS_NOT_ENOUGH_DATA:
     case VP8_STATUS_SUSPENDED:
-      return "cut short";
+      return "truncated";
     default:
       return "invalid content";
   }

@@ -170,7 +170,7 @@ void check_size(const ArrayInFile& array, std::uint64_t file_bytes) {
   }
   if (fits && bytes <= file_bytes - array.offset) return;
   throw InputError(fmt::format(
-      "{}: found {} bytes after the header, expected {} for [{}] of {}: the file is cut short",
+      "{}: found {} bytes after the header, expected {} for [{}] of {}: the file is truncated",
       array.name, file_bytes - array.offset, fits ? fmt::format("{}", bytes) : "more than 2^64",
       fmt::join(array.shape, ", "), name_of(array.type)));
 }

@@ -55,7 +55,7 @@ LmdbReader::LmdbReader(const RegularFile& file) : file_(file) {
 }
 
 void LmdbReader::fail(std::uint64_t page, const std::string& what) const {
-  throw InputError(fmt::format("{}: page {}: {}: not a complete LMDB database",
+  throw InputError(fmt::format("{}: page {}: {}: not a complete LMDB database; copy it again",
                                file_.path().string(), page, what));
 }
 
@@ -88,7 +88,7 @@ LmdbReader::Meta LmdbReader::read_meta(std::uint64_t offset) const {
 
 std::vector<std::byte> LmdbReader::page(std::uint64_t number) const {
   if (number >= pages_) {
-    fail(number, fmt::format("found only {} pages: the file is cut short", pages_));
+    fail(number, fmt::format("found only {} pages: the file is truncated", pages_));
   }
   std::vector<std::byte> bytes(page_bytes_);
   if (file_.read_at(number * page_bytes_, bytes) < bytes.size()) {

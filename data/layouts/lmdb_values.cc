@@ -92,8 +92,8 @@ class DatumParser {
     }
     if (!is_image_value(found.image)) {
       throw DamagedImage(name_ +
-                         ": found a Datum of raw pixels, or another value; expected an "
-                         "encoded image");
+                         ": found no JPEG, PNG or WebP in this value; expected an image, a pickle, "
+                         "or a Datum that contains an encoded image");
     }
     if (found.label < 0) found.label = 0;  // Datum omits a label of 0
     return found;
@@ -101,7 +101,9 @@ class DatumParser {
 
  private:
   [[noreturn]] void fail() const {
-    throw DamagedImage(name_ + ": found another value, expected a pickle, a Datum or an image");
+    throw DamagedImage(name_ +
+                       ": found a value of an unknown format, expected a pickle, a Datum or an "
+                       "image");
   }
   std::uint64_t varint() {
     std::uint64_t number = 0;

@@ -321,7 +321,7 @@ void TarDataset::read_headers(std::size_t shard) {
   finish(sample);
   if (!reader.has_end()) {
     info_.warnings.push_back(file.path().string() +
-                             ": has no block of zeros at its end, so it may be cut short: compare "
+                             ": has no block of zeros at its end, so it may be truncated: compare "
                              "it with its source");
   }
   if (const std::uint64_t behind = reader.bytes_behind_end(); behind > 0) {

@@ -44,7 +44,8 @@ void TarReader::fail(std::uint64_t offset, const std::string& what) const {
 void TarReader::read(std::uint64_t offset, std::span<char> to) const {
   const std::size_t done = archive_.read_at(offset, std::as_writable_bytes(to));
   if (done < to.size()) {
-    fail(offset + done, "the archive ends or is unreadable here: it is cut short or damaged");
+    fail(offset + done,
+         "the archive ends or is unreadable here: it is truncated or damaged; copy it again");
   }
 }
 
@@ -77,10 +78,10 @@ void TarReader::check_sum(const Header& header) const {
   }
   const std::uint64_t said = number(header, kSum, kSumSize);
   if (said == sum) return;
-  fail(fmt::format(
-      "a header whose bytes add up to {}, but which says {}: this is not a tar archive, or it is "
-      "damaged",
-      sum, said));
+  fail(
+      fmt::format("a header whose bytes add up to {}, but whose checksum is {}: this is not a tar "
+                  "archive, or it is damaged",
+                  sum, said));
 }
 
 void TarReader::take_pax(const std::string& records) {
@@ -122,8 +123,9 @@ std::optional<TarMember> TarReader::next() {
     const std::uint64_t bytes =
         !extended && long_size_ ? *long_size_ : number(header, kSize, kSizeSize);
     if (bytes > archive_.bytes() - content) {
-      fail(fmt::format("a member of {} bytes, but the archive ends after {}: it is cut short",
-                       bytes, archive_.bytes() - content));
+      fail(fmt::format(
+          "a member of {} bytes, but the archive ends after {}: it is truncated; copy it again",
+          bytes, archive_.bytes() - content));
     }
     const std::uint64_t behind = std::min(content + padded_to_block(bytes), archive_.bytes());
     if (!extended) {
@@ -144,7 +146,8 @@ std::optional<TarMember> TarReader::next() {
 bool TarReader::next_header(Header& header) {
   if (offset_ == archive_.bytes()) return false;
   if (offset_ == 0) expect_uncompressed();
-  if (archive_.bytes() - offset_ < kBlock) fail("an incomplete block: the archive is cut short");
+  if (archive_.bytes() - offset_ < kBlock)
+    fail("an incomplete block: the archive is truncated; copy it again");
   read(offset_, header);
   has_end_ = std::ranges::all_of(header, [](char c) { return c == '\0'; });
   if (has_end_) {

@@ -249,7 +249,7 @@ void PickleMachine::append_to(std::size_t first, Kind kind, const char* wrong) {
 std::span<const std::byte> PickleMachine::take(std::uint64_t count) {
   if (count > file_.size() - position_) {
     fail(
-        fmt::format("expected {} more bytes, but the file ends after {}: it is cut short, or not a "
+        fmt::format("expected {} more bytes, but the file ends after {}: it is truncated, or not a "
                     "pickle",
                     count, file_.size() - position_));
   }

@@ -95,7 +95,7 @@ std::vector<std::string> index_warnings(const IndexCoverage& c, bool all_are_ima
   if (all_are_images && c.unnamed > 0) {
     warnings.push_back(fmt::format(
         "{}: {}{} of {} have no line in this index, {}{} of them after the last record with a "
-        "line. They are not used. If the index is not cut short but omits them on purpose, set "
+        "line. They are not used. If the index is not truncated but omits them on purpose, set "
         "num_image in the job to check the number of images",
         origin, c.exact ? "" : "about ", counted(c.unnamed, "record"), rec, c.exact ? "" : "about ",
         c.behind));

@@ -36,7 +36,7 @@ class IndexParser {
     if (!ok) fail(text, "expected: key, tab, byte offset");
     if (offset % 4 != 0) fail(text, "expected an offset that is a multiple of 4");
     if (offset > rec_.bytes() || rec_.bytes() - offset < kPartHeaderBytes) {
-      fail(text, fmt::format("which points past the end of {} ({} bytes): it is cut short, or the "
+      fail(text, fmt::format("which points past the end of {} ({} bytes): it is truncated, or the "
                              "two files do not belong together",
                              rec_.path().string(), rec_.bytes()));
     }

@@ -32,7 +32,7 @@ std::size_t RecordReader::read_some(std::uint64_t offset, std::span<std::byte> t
 void RecordReader::read_exactly(std::uint64_t offset, std::span<std::byte> to) const {
   const std::size_t got = read_some(offset, to);
   if (got == to.size()) return;
-  throw DamagedImage(fmt::format("{}: the file ends after {} of {} bytes: it is cut short",
+  throw DamagedImage(fmt::format("{}: the file ends after {} of {} bytes: it is truncated",
                                  at(offset), got, to.size()));
 }
 
@@ -96,7 +96,7 @@ std::uint64_t RecordReader::walk(std::uint64_t offset, const Fetch& fetch) const
     if (offset > bytes() || bytes() - offset < kPartHeaderBytes) {
       throw DamagedImage(
           fmt::format("{}: a record was expected here, but the file ends at {}: it "
-                      "is cut short",
+                      "is truncated",
                       at(offset), bytes()));
     }
     const Part part = parse_part(offset, fetch(offset), first);
@@ -104,7 +104,7 @@ std::uint64_t RecordReader::walk(std::uint64_t offset, const Fetch& fetch) const
     if (end > bytes()) {
       throw DamagedImage(
           fmt::format("{}: the record's padding ends at {}, but the file ends at {}: "
-                      "it is cut short",
+                      "it is truncated",
                       at(offset), end, bytes()));
     }
     offset = end;

@@ -69,8 +69,8 @@ std::unordered_map<std::string, std::int64_t> classes_by_name(const Dataset& tra
     const std::string name = training.identity(c);
     if (name.empty() || by_name.emplace(name, c).second) continue;
     throw InputError(fmt::format(
-        "val_rec: found the name \"{}\" for two classes of rec, {} and {}, but images of val_rec "
-        "find their classes by name; set share_identities, or rename one",
+        "val_rec: found the name \"{}\" for two classes of rec, {} and {}, but the classes of "
+        "val_rec are found by name; set share_identities, or rename one of the two",
         name, by_name.at(name), c));
   }
   return by_name;

@@ -188,7 +188,7 @@ void check_out_file(const EmbedFlags& flags) {
   const path other = path(out).replace_extension(npy ? ".safetensors" : ".npy");
   if (something_at(other)) {
     throw InputError(fmt::format(
-        "{}: already exists, and {} has its names; choose another name than {} for --out",
+        "{}: already exists, and {} names its images; choose another name than {} for --out",
         other.string(), names_beside(out).string(), out.string()));
   }
   const std::array inputs{flags.model.model, flags.in};

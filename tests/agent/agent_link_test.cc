@@ -30,7 +30,7 @@ using testing::RunningAgent;
 using testing::RunningCoordinator;
 using testing::wait_until;
 
-TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextOne) {
+TEST_F(AgentOfAHost, EndsTheWorkersOfADeadCoordinatorAndStartsThoseOfTheNextCoordinator) {
   workers_do("echo $4 $$ >> " + (folder / "jobs").string() + "; exec sleep 1000");
   const auto started = [&] {
     std::vector<std::pair<std::string, int>> jobs;
@@ -85,7 +85,7 @@ TEST_F(AgentOfAHost, RefusesAnotherAuthorityAtTheAddressOfADeadCoordinator) {
   EXPECT_EQ(jobs(), "first\n");
 }
 
-TEST_F(AgentOfAHost, PointsToTheMtuWhenItsTlsHandshakeIsNotAnswered) {
+TEST_F(AgentOfAHost, SuggestsCheckingTheMtuWhenItsTlsHandshakeIsNotAnswered) {
   boost::asio::io_context loop;
   // The kernel accepts connections here, but no program answers.
   const boost::asio::ip::tcp::acceptor silent(loop, {boost::asio::ip::address_v4::loopback(), 0});

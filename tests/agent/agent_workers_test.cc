@@ -141,7 +141,7 @@ TEST_F(AgentOfAHost, ReportsWhyItHasNoGpu) {
   EXPECT_THAT(coordinator.output(), HasSubstr("host a: 1 worker (no CUDA driver: install one)"));
 }
 
-TEST_F(AgentOfAHost, NamesTheProgramThatIsMissing) {
+TEST_F(AgentOfAHost, NamesAMissingWorkerProgram) {
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   RunningAgent agent(options(coordinator.address()));
   const Verdict verdict = coordinator.verdict();
@@ -162,7 +162,7 @@ TEST_F(AgentOfAHost, ReportsTheLastLineOfAWorkersStderr) {
   coordinator.shut_down();
 }
 
-TEST_F(AgentOfAHost, PassesOutputOnAsOneLineOfText) {
+TEST_F(AgentOfAHost, ForwardsALineOfOutputWithoutControlCharacters) {
   workers_do(R"(printf 'caf\351 \303\251\033[2K\rjob completed\n'; exit 1)");
   RunningCoordinator coordinator({{.name = "a", .slots = 1}});
   RunningAgent agent(options(coordinator.address()));

@@ -69,7 +69,7 @@ TEST(Discover, FindsTheCoordinatorThatKnowsTheToken) {
                 .token = kToken, .address = kBeacon.address, .fingerprint = kBeacon.fingerprint}));
 }
 
-TEST(Discover, ReportsThatItWaitsAndEndsAtItsTimeout) {
+TEST(Discover, ReportsThatNoBeaconHasArrivedAndEndsAtItsTimeout) {
   const Voice voice({sign_beacon(kBeacon, hash_of("another"))});
   std::vector<std::string> told;
   try {

@@ -71,7 +71,7 @@ TEST_F(AJoinFile, IsReadAgainIfLeftByAnEarlierCoordinator) {
   EXPECT_TRUE(joined.credential.secure());
 }
 
-TEST_F(AJoinFile, IsRefusedIfItKeepsNamingAnotherCoordinator) {
+TEST_F(AJoinFile, IsRefusedIfItsFingerprintNeverMatches) {
   holds(outdated);
   EXPECT_THAT(message_of<InputError>([&] { joins(2s); }),
               HasSubstr("a certificate that does not match"));

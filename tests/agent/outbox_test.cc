@@ -52,7 +52,7 @@ TEST(Outbox, DropsMessagesOfThePreviousJob) {
   EXPECT_THAT(outbox.take(), IsEmpty());
 }
 
-TEST(Outbox, KeepsTheEndOfTheOutputAndCountsWhatItDrops) {
+TEST(Outbox, KeepsTheEndOfTheOutputAndCountsDroppedLines) {
   Outbox outbox;
   outbox.add_event(started(0));
   const std::string big(Outbox::kMaxOutputBytes / 4, 'x');
@@ -68,7 +68,7 @@ TEST(Outbox, KeepsTheEndOfTheOutputAndCountsWhatItDrops) {
   EXPECT_EQ(outbox.take().at(0).output().lines(0), "again");
 }
 
-TEST(Outbox, CountsWhatItDropsForEachSlotAndStream) {
+TEST(Outbox, CountsDroppedLinesForEachSlotAndStream) {
   Outbox outbox;
   const auto from = [](int slot, bool is_stderr) {
     proto::AgentMessage message = line(std::string(Outbox::kMaxOutputBytes, 'x'));
@@ -92,7 +92,7 @@ TEST(Outbox, CountsWhatItDropsForEachSlotAndStream) {
   EXPECT_EQ(messages[2].job_id(), "job");
 }
 
-TEST(Outbox, KeepsAFewPiecesOfLogsAcrossJobs) {
+TEST(Outbox, KeepsALimitedAmountOfLogsAcrossJobs) {
   Outbox outbox;
   proto::AgentMessage piece;
   piece.mutable_log_chunk()->set_text(std::string(std::size_t{1} << 20, 'x'));

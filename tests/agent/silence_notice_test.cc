@@ -19,7 +19,7 @@ TEST(SilenceNotice, ReportsTheReasonOncePerOutage) {
             "coordinator 10.0.0.1:7450 cannot be reached (no route); trying for 56 s more");
 }
 
-TEST(SilenceNotice, SaysWhenWorkersEndIfTheAgentStays) {
+TEST(SilenceNotice, SaysWhenWorkersEndAlthoughTheAgentKeepsRetrying) {
   SilenceNotice notice("10.0.0.1:7450", true);
   EXPECT_EQ(
       *notice.attempt_failed(3s, 60s, "no route"),

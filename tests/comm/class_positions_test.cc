@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-TEST(ClassPositions, AreLabelsIfClassesAreDrawnSingly) {
+TEST(ClassPositions, EqualLabelsIfClassesAreSampledSingly) {
   const ClassPositions positions{.classes = 1000, .seed = 5};
   for (std::int64_t c = -1; c <= 1000; ++c) {
     EXPECT_EQ(positions.position_of(c), c);
@@ -16,7 +16,7 @@ TEST(ClassPositions, AreLabelsIfClassesAreDrawnSingly) {
   }
 }
 
-TEST(ClassPositions, LeaveNumbersThatAreNoLabelUnchanged) {
+TEST(ClassPositions, LeaveNumbersOutsideTheLabelsUnchanged) {
   const ClassPositions positions{.classes = 1000, .sample_unit = 8, .seed = 5};
   for (const std::int64_t label : {-1, 1000, 123'456}) {
     EXPECT_EQ(positions.position_of(label), label);
@@ -24,7 +24,7 @@ TEST(ClassPositions, LeaveNumbersThatAreNoLabelUnchanged) {
   }
 }
 
-TEST(ClassPositions, DependOnSeedAndClassesButNotOnTheUnit) {
+TEST(ClassPositions, DependOnSeedAndNumberOfClassesButNotOnTheSizeOfBlocks) {
   const ClassPositions eight{.classes = 1000, .sample_unit = 8, .seed = 5};
   ClassPositions other = eight;
   other.sample_unit = 16;

@@ -160,7 +160,7 @@ TEST_P(Collectives, CountsBytesSentByThisWorker) {
   });
 }
 
-TEST_P(Collectives, RunsManyBeforeTheHostWaits) {
+TEST_P(Collectives, CanBeQueuedManyTimesBeforeTheHostWaits) {
   on_ranks([&](RankOnDevice r) {
     const std::vector<float> mine = input(r.comm.rank(), 0, 1000);
     const Floats gathered(r.ops, std::vector<float>(1000 * static_cast<std::size_t>(world_size_)));

@@ -183,7 +183,7 @@ TEST(CommFailure, TimeoutNamesARankThatDoesNotTakePart) {
   });
 }
 
-TEST(CommFailure, TimeoutNamesALateRankAndWhatItDoes) {
+TEST(CommFailure, TimeoutNamesALateRankAndItsStepAndPhase) {
   MemoryStore store;
   const std::string doing = "at step 3 in forward for 9 s";
   store.set(doing_key(1), {doing.begin(), doing.end()});

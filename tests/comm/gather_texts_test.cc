@@ -17,7 +17,7 @@ TEST(GatherTexts, ReturnsAllTextsByRankOnEveryWorker) {
   });
 }
 
-TEST(GatherTexts, WorksIfAllTextsAreEmpty) {
+TEST(GatherTexts, ReturnsEmptyTextsIfAllAreEmpty) {
   testing::run_ranks(2,
                      [](Comm& comm) { EXPECT_THAT(gather_texts(comm, ""), ElementsAre("", "")); });
 }

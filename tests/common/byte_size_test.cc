@@ -27,7 +27,7 @@ TEST(ByteSize, RequiresAUnitForSmallNumbers) {
             "--device-memory: found \"80\" without a unit; did you mean 80GB?");
 }
 
-TEST(ByteSize, RejectsOtherTextsAndNamesTheOption) {
+TEST(ByteSize, RejectsInvalidTextAndNamesTheOption) {
   for (const char* text : {"", "GB", "80G", "80gb", "-1GB", "0GB", "1e3GB", "80GB!", "nan", "inf",
                            "99999999999TB", "80 GB 5"}) {
     const std::string message =

@@ -51,7 +51,7 @@ class CommandLine : public ::testing::Test {
   std::string text;
 };
 
-TEST_F(CommandLine, ReturnsNothingWhenAllWordsAreKnown) {
+TEST_F(CommandLine, ReturnsNoExitCodeIfAllWordsAreKnown) {
   EXPECT_EQ(parse({"--workers", "2"}), std::nullopt);
 }
 

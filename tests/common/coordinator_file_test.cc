@@ -73,7 +73,7 @@ TEST_F(CoordinatorFileInAFolder, NamesTheFolderAndTheFlagIfThereIsNoCoordinator)
               AllOf(HasSubstr(state.string()), HasSubstr("--coordinator")));
 }
 
-TEST_F(CoordinatorFileInAFolder, IsNamedIfItIsDamaged) {
+TEST_F(CoordinatorFileInAFolder, IsNamedInTheErrorIfDamaged) {
   const auto one = runs("aa11");
   std::ofstream(state / "aa11.json") << "{\"address\": 7}";
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),
@@ -104,7 +104,7 @@ TEST_F(CoordinatorFileInAFolder, ListsAllCoordinatorsIfSeveralMatch) {
               AllOf(HasSubstr("--service cc: no coordinator"), HasSubstr("job aa22")));
 }
 
-TEST_F(CoordinatorFileInAFolder, ListsAServiceAsAService) {
+TEST_F(CoordinatorFileInAFolder, ListsWhetherACoordinatorIsAService) {
   const auto one = runs("aa11", 41);
   const PublishedCoordinator service(state, {.job_id = "bb22", .address = "a:1", .pid = 42});
   EXPECT_THAT(message_of<InputError>([&] { find_coordinator(state, ""); }),

@@ -30,7 +30,7 @@ TEST(Log, WritesTheSameLinesAsMessageLine) {
 
 TEST(Log, RejectsAnUnknownLevel) { EXPECT_THROW(set_up_log("x", "loud"), InputError); }
 
-TEST(StderrHasColour, FollowsColorAndIsOffOnAPipe) {
+TEST(StderrHasColour, FollowsTheColorOptionAndIsFalseWithoutATerminal) {
   ::testing::internal::CaptureStderr();  // to a file: not a terminal
   EXPECT_FALSE(stderr_has_colour());
   set_colour("always");

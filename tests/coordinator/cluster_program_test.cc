@@ -83,7 +83,7 @@ TEST_F(Cluster, RefusesAnAbsurdNumberOfThreads) {
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
-TEST_F(Cluster, NamesTheKilledWorkerAndNotThePeerThatLostIt) {
+TEST_F(Cluster, NamesTheKilledWorkerAndNotAPeerThatLostItsConnection) {
   const Ran ran = runs("killed:1");
   EXPECT_EQ(ran.exit.code, 1);
   EXPECT_THAT(
@@ -309,7 +309,7 @@ TEST_F(Cluster, EndsWithAMessageUnderAnyLimitOfProcesses) {
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
-TEST_F(Cluster, ExitsWithTwoForAMistypedOptionAndSuggestsTheRightOne) {
+TEST_F(Cluster, ExitsWithTwoForAMistypedOptionAndSuggestsTheCorrectOption) {
   const Ran ran = runs("complete", {"--hots", "a"});
   EXPECT_EQ(ran.exit.code, 2);
   EXPECT_THAT(ran.last_line(), HasSubstr("unknown option --hots; did you mean --hosts?"));

@@ -51,7 +51,7 @@ class SeveralSets : public testing::DataFolder {
   JobConfig job_;
 };
 
-TEST_F(SeveralSets, FollowEachOther) {
+TEST_F(SeveralSets, AreNumberedOneAfterAnother) {
   job_.rec = {write("a", {0, 2, 1}, 3), write("b", {1, 0}, 2), write("c", {0}, 1)};
   const auto dataset = open_job_data(job_);
   EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 2, 1, 4, 3, 5));
@@ -72,7 +72,7 @@ TEST_F(SeveralSets, ReturnTheBytesOfEachImage) {
   }
 }
 
-TEST_F(SeveralSets, ShareTheClassesOfPeopleWithOneName) {
+TEST_F(SeveralSets, ShareAClassForPeopleWithTheSameName) {
   job_.rec = {write("a", {0, 1, 2}, 3, "Ada\nGrace\nEmmy\n"),
               write("b", {0, 1, 2}, 3, "Mary\nGrace\nAda\n"),
               write("c", {0, 1}, 2, "Emmy\nSofia\n")};
@@ -123,7 +123,7 @@ TEST_F(SeveralSets, ReportALabelWithoutName) {
   EXPECT_THAT(error(), HasSubstr("has no name; expected identities.txt"));
 }
 
-TEST_F(SeveralSets, ReportTwoLabelsOfASetWithOneName) {
+TEST_F(SeveralSets, ReportTwoLabelsOfASetWithTheSameName) {
   job_.rec = {write("a", {0, 1}, 2, "x\nx\n"), write("b", {0}, 1, "y\n")};
   job_.share_identities = true;
   EXPECT_THAT(error(), HasSubstr("two labels of"));

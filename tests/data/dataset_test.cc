@@ -126,13 +126,13 @@ TEST_F(DatasetFolder, ReportsATruncatedRec) {
   std::filesystem::resize_file(rec_, size / 2);
   EXPECT_THAT(error(), HasSubstr("points past the end of"));
   std::filesystem::remove(idx_);
-  EXPECT_THAT(error(), HasSubstr("cut short"));
+  EXPECT_THAT(error(), HasSubstr("truncated"));
 }
 
 TEST_F(DatasetFolder, ReportsATruncatedLastRecord) {
   write_plain({0, 1, 2}, {0, 1, 2});
   std::filesystem::resize_file(rec_, std::filesystem::file_size(rec_) - 8);
-  EXPECT_THAT(error(), HasSubstr("cut short"));
+  EXPECT_THAT(error(), HasSubstr("truncated"));
 }
 
 TEST_F(DatasetFolder, NamesAMissingOrDuplicateKey) {
@@ -154,7 +154,7 @@ TEST_F(DatasetFolder, RejectsAHugeKeyWithoutAllocatingForIt) {
   EXPECT_THAT(error(), HasSubstr("found key 9000000000000000000 among 27 keys"));
 }
 
-TEST_F(DatasetFolder, ChecksGivenNumbersAgainstTheData) {
+TEST_F(DatasetFolder, ComparesTheNumbersOfTheJobWithTheData) {
   write_insightface(faces_);
   EXPECT_THAT(error({.rec = {}, .num_classes = 6}),
               HasSubstr("property says 5 classes, but num_classes says 6"));
@@ -177,7 +177,7 @@ TEST_F(DatasetFolder, WarnsOfAPropertyWithAnotherSize) {
                                           "but the first one is 16 x 16"));
 }
 
-TEST_F(DatasetFolder, DoesNotIgnoreAPropertyThatCannotBeRead) {
+TEST_F(DatasetFolder, RejectsAPropertyFileThatCannotBeRead) {
   write_insightface(faces_);
   std::filesystem::remove(folder_ / "property");
   std::filesystem::create_directory(folder_ / "property");
@@ -210,7 +210,7 @@ TEST_F(DatasetFolder, WarnsOfRecordsMissingInTheIndex) {
   EXPECT_THAT(warnings(), ElementsAre(HasSubstr("4 of them after the last record")));
 }
 
-TEST_F(DatasetFolder, ExpectsNoLinesForRecordsThatAreNotImages) {
+TEST_F(DatasetFolder, ExpectsNoIndexLinesForRecordsThatAreNotImages) {
   write_insightface(faces_);
   cut_index(21);  // record 0 and 20 images
   EXPECT_THAT(warnings(), IsEmpty());

@@ -109,7 +109,7 @@ TEST_F(Staging, CopiesChangedFilesAgain) {
   EXPECT_EQ(read_file(there / "train.rec"), read_file(data_ / "train.rec"));
 }
 
-TEST_F(Staging, RemovesFilesThatTheDataDoNotHave) {
+TEST_F(Staging, RemovesFilesThatAreNotInTheDataSet) {
   const fs::path there = stage_dataset(data_, fast_);
   put("identities.txt", 10);
   stage_dataset(data_, fast_);
@@ -212,7 +212,7 @@ TEST_F(Staging, RemovalWaitsForACopyInProgress) {
   EXPECT_FALSE(fs::exists(there));
 }
 
-TEST_F(Staging, OpensAFileIfAFileWasNamed) {
+TEST_F(Staging, ReturnsTheCopiedFileIfAFileWasNamed) {
   put("other.rec", 10);
   const fs::path there = stage_dataset(data_ / "other.rec", fast_);
   EXPECT_EQ(there.filename(), "other.rec");

@@ -130,7 +130,7 @@ class Dashboard(unittest.TestCase):
                 self.assertGreater(len(panel["description"]), 25)
                 self.assertIn("unit", panel["fieldConfig"]["defaults"])
 
-    def test_runbooks_are_pages(self):
+    def test_every_named_runbook_is_a_page_and_every_page_is_named(self):
         named = re.findall(r"docs/runbooks/[\w-]+\.md", TEXT)
         self.assertEqual([name for name in named if not (ROOT / name).is_file()], [])
         pages = {f"docs/runbooks/{page.name}" for page in (ROOT / "docs" / "runbooks").glob("*.md")}

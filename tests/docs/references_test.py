@@ -176,7 +176,7 @@ class Jobs(unittest.TestCase):
         for example in examples:
             self.plan(json.loads(example.read_text()), example.name)
 
-    def test_every_json_block_is_a_job_unless_it_says_otherwise(self):
+    def test_every_json_block_that_is_not_marked_no_job_is_a_job(self):
         for page in pages.pages():
             for block in pages.blocks(page):
                 if block.language != "json":

@@ -75,7 +75,7 @@ class Speed(CheckTest):
         self.assertEqual(report["workers"], 4, "the others have connected")
         self.assertEqual([each for each in report["findings"] if each["what"] == "connections"], [], "the link is only slow")
 
-    def test_finds_a_slow_disk_few_processes_and_an_unshared_output(self):
+    def test_finds_a_slow_disk_a_low_limit_of_processes_and_an_unshared_output(self):
         slow = self.folder / "slow.so"
         self.succeeded(run("gcc", "-shared", "-fPIC", "-o", slow, SOURCES / "slow_disk.c", "-ldl"))
         for folder in (self.folder, self.shared):

@@ -140,7 +140,7 @@ class Check(CheckTest):
         """Returns commands that mount a small file system at `target`."""
         return ("sh", "-c", f'mount -t tmpfs -o size={size} tmpfs "$0" && exec "$@"', target)
 
-    def test_finds_other_data_few_open_files_and_a_full_disk(self):
+    def test_finds_different_data_a_low_limit_of_open_files_and_a_full_disk(self):
         other = self.folder / "other"
         self.succeeded(run(BIN / "pfcctl", "data", "synth", "--identities", self.IDENTITIES, "--images-per-identity",
                            self.IMAGES + 1, "--size", self.SIZE, "--out", other))

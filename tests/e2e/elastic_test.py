@@ -94,7 +94,7 @@ class OneHost(JobTest):
         steps = [m for m in self.metrics() if m["kind"] == "step"]
         self.assertEqual([m["images_seen"] for m in steps], list(range(4, 30 * 8 + 1, 4)))
 
-    def test_numbers_that_no_job_can_have_are_refused(self):
+    def test_contradictory_numbers_of_workers_and_spares_are_refused(self):
         for options, words in (
                 (("--min-workers", 4), "--min-workers 4 and --spares 0 are together more than"),
                 (("--spares", 2), "--spares 2 takes all of the 2 slots of all hosts: no worker is left"),
@@ -131,7 +131,7 @@ class SeveralHosts(HostsTest):
         images = [0] + [m["images_seen"] for m in steps]
         self.assertEqual({after - before for before, after in zip(images, images[1:])}, {4 * 2, 6 * 2})
 
-    def test_a_host_is_lost_and_comes_back(self):
+    def test_a_lost_host_is_left_out_and_joins_again(self):
         lost = self.agents[1]  # on host c
         lost.kill()
         lost.wait()

@@ -98,7 +98,7 @@ class Embeddings(JobTest):
         rest, _ = process.communicate(timeout=LIMIT)
         self.assertIn("checkpoint written", rest)
 
-    def test_gradient_accumulation_and_checkpoints_while_training(self):
+    def test_gradient_accumulation_gives_the_losses_of_the_whole_batch_and_saves_checkpoints(self):
         self.write()
         whole = self.steps("whole", batch_size=16, max_steps=10)
         parts = self.steps("parts", batch_size=8, gradient_acc=2, max_steps=10, save_every_steps=3)

@@ -147,7 +147,7 @@ class Evaluate(TrainedModel):
         self.assert_one_line(run(BIN / "pfcctl", "prune", "--checkpoint", step, "--out", out),
                              "1 of 80 images are damaged", "its embedding is zero")
 
-    def test_embed_writes_zeros_for_a_damaged_image_and_allows_few(self):
+    def test_embed_writes_zeros_for_a_damaged_image_and_limits_their_number(self):
         data = pathlib.Path(shutil.copytree(self.people, self.folder / "damaged"))
         sorted(data.rglob("*.jpg"))[3].write_bytes(b"\xff\xd8 cut short")
         command = (BIN / "pfcctl", "embed", "--model", self.model, "--in", data, "--out", self.folder / "x.npy")

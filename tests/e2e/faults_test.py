@@ -33,7 +33,7 @@ exec {worker} "$@"
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
-class OfOneHost(JobOnHosts):
+class FaultsOnOneHost(JobOnHosts):
     def test_a_stopped_worker_is_replaced(self):
         self.begins("--max-restarts", 3, *QUICK)
         pids = self.pids()
@@ -121,7 +121,7 @@ class OfOneHost(JobOnHosts):
 
 
 @unittest.skipUnless(may_make_namespaces(), "needs root, to make network namespaces")
-class WhileOthersStart(JobOnHosts):
+class FaultsWhileWorkersStart(JobOnHosts):
     def kills(self, rank, after=0.0):
         pid = self.pids()[rank]
         time.sleep(after)

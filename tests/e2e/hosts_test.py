@@ -84,7 +84,7 @@ class Hosts(ThreeHosts):
         self.agents.append(stranger)
         self.assertEqual(len(self.of_steps("loss", "out")), 3)
 
-    def test_a_host_with_other_data_is_named_before_training(self):
+    def test_a_host_with_different_data_is_named_before_training(self):
         other = self.folder / "other"
         self.succeeded(run(BIN / "pfcctl", "data", "synth", "--identities", self.IDENTITIES, "--images-per-identity",
                            self.IMAGES + 1, "--size", self.SIZE, "--out", other))

@@ -36,7 +36,7 @@ class TwoJobs(Output):
         self.stopped(first)
         self.assertEqual(len(self.checkpoints()), 1)
 
-    def test_a_job_that_is_started_again_waits_for_the_workers_of_its_killed_coordinator(self):
+    def test_a_restarted_job_waits_for_the_workers_of_its_killed_coordinator(self):
         job = self.job(num_epoch=10_000)
         first = self.start(2, job, until="Global Step: 2")
         first.kill()
@@ -62,7 +62,7 @@ class KeptOutput(Output):
         self.assertIn("an earlier run's files are kept: training.log.old-1", done.stdout)
         self.assertEqual(self.of_steps("step"), [1, 2])
 
-    def test_a_job_that_is_complete_says_that_nothing_is_left(self):
+    def test_resuming_a_complete_job_reports_that_no_step_is_left(self):
         job = self.job(max_steps=2)
         self.finished(2, job)
         again = self.finished(2, job, "--set", "resume=true")

@@ -81,7 +81,7 @@ class PageTest(JobTest):
         self.assertEqual(self.browser.complaints(), [])
 
 
-class OfAJob(PageTest):
+class PageOfAJob(PageTest):
     def test_the_page_shows_a_running_job_and_stops_it(self):
         self.opened(2, "--max-restarts", 1)
         # The tile of a failed worker stays red for 15 s. Other checks run in this time.
@@ -203,7 +203,7 @@ class OfAJob(PageTest):
         self.browser.wait("another step", lambda: self.steps() > step)
 
 
-class OfAService(PageTest):
+class PageOfAService(PageTest):
     def submit(self, name, **keys):
         self.succeeded(self.pfcctl("submit", self.job(**keys, output=str(self.folder / name)), "--name", f"the {name} one"))
 
@@ -224,7 +224,7 @@ class OfAService(PageTest):
         self.assert_no_complaints()
 
 
-class OfTwoHosts(PageTest):
+class PageOfTwoHosts(PageTest):
     """Uses TLS, because one host is another machine (which never joins)."""
 
     def setUp(self):

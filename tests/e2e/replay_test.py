@@ -63,7 +63,7 @@ class Replay(JobTest):
             self.assertTrue(math.isnan(read_loss(self.replayed)))
         self.assertIn("rank 1 is missing", self.replay("--in", parts[0]).stderr)
 
-    def test_a_learning_rate_too_high_gives_the_same_loss_again(self):
+    def test_a_loss_that_is_not_finite_after_a_high_learning_rate_is_reproduced(self):
         done = self.train(2, self.job(lr=1e30, num_epoch=100, clip_norm=0))
         self.assert_one_line(done, "the loss is not finite at step")
         folder, = (self.folder / "out").glob("not-finite-step-*")

@@ -87,7 +87,7 @@ class Security(HostsTest):
         while json.loads(self.admin("status", "--json"))["state"] != "training":
             self.assertIsNone(self.agents[0].poll())
 
-    def test_strangers_are_refused_counted_and_in_the_audit_log(self):
+    def test_unauthenticated_callers_are_refused_counted_and_written_to_the_audit_log(self):
         token = self.join.split("@")[0]
         self.refuses(self.join.replace(token, "0" * 32), "the token does not belong to this coordinator")
         self.refuses(self.join[:-64] + "0" * 64, "a certificate that does not match")

@@ -68,7 +68,7 @@ class SeveralSets(JobTest):
         steps = self.of_steps("step", out)
         self.assertEqual(steps, list(range(1, 9)))
 
-    def test_a_resume_with_the_sets_in_another_order_is_refused_and_with_moved_ones_is_not(self):
+    def test_a_resume_refuses_sets_in_another_order_and_accepts_moved_sets(self):
         sets = self.write_lists()
         job = self.job(rec=sets, max_steps=1)
         self.assertEqual(self.train(2, job).returncode, 0)

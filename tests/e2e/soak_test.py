@@ -36,7 +36,7 @@ class RandomFaults(unittest.TestCase):
         self.assertTrue(re.search(r"^all +6 +6 ", done.stdout, re.MULTILINE), done.stdout)
         self.assertIn("of that between two seeds", done.stdout)
 
-    def test_jobs_train_all_planned_images_whatever_hosts_they_lose(self):
+    def test_jobs_train_all_planned_images_even_if_they_lose_hosts(self):
         with tempfile.TemporaryDirectory(prefix="pfc-e2e-") as folder:
             done = subprocess.run([ROOT / "scripts/soak.sh", "--faults", "4", "--interval", "8", "--hosts", "2", "--workers",
                                    "1", "--kinds", "absence,kill", "--unshared", "--min-workers", "1", "--job-steps", "100",

@@ -39,7 +39,7 @@ class Stuck(JobTest):
         fault(before[1])
         lines = self.read_until(process, "rank 1 (host localhost, slot 1, pid %d): no progress" % before[1])
         lines += self.read_until(process, "restart 1, restarts left: 0 of 1")
-        named = next(line for line in lines if "while 2 others wait for it in" in line)
+        named = next(line for line in lines if "while 2 other workers wait for it in" in line)
         for word in ("no progress for", "at step", *words):
             self.assertIn(word, named)
         self.read_until(process, "resumed from")
@@ -65,7 +65,7 @@ class Stuck(JobTest):
         threads.read(pid, fifo)
         output = self.ended(process, 1)
         last = output.strip().splitlines()[-1]
-        for word in ("rank 1", "no progress for", "while 1 other waits for it in", "state S"):
+        for word in ("rank 1", "no progress for", "while 1 other worker waits for it in", "state S"):
             self.assertIn(word, last)
 
     def test_a_stopped_data_thread_is_found(self):
@@ -97,7 +97,7 @@ class Stuck(JobTest):
         self.assertEqual(self.status()["state"], "training")
         self.stopped(process)
 
-    def test_a_slow_worker_is_shown(self):
+    def test_a_slow_worker_is_reported(self):
         process = self.start_with_floor(2, "30s")
         pid, over = self.workers()[1], threading.Event()
 

@@ -127,7 +127,7 @@ class Train(JobTest):
         self.assertIn("Global Step: 2", done.stdout)
         self.assertTrue((self.folder / "out" / "backbone.safetensors").exists())
 
-    def test_two_workers_and_one_with_twice_the_batch_see_the_same_losses(self):
+    def test_two_workers_have_the_losses_of_one_worker_with_twice_the_batch(self):
         # With sync_bn both compute the same function. The first loss differs only by summation order; later steps of
         # a deep network amplify that (as do one or two threads of one worker).
         common = dict(max_steps=3, sync_bn=True, augment=True, lr=0.01)

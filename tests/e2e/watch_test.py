@@ -30,7 +30,7 @@ class WatchTest(JobTest):
     def fired(self, alert, status="firing"):
         return self.watch.wait_for(f"{alert}, {status}", lambda: self.watch.receiver.alerts.get((alert, status)))
 
-    def test_metrics_are_what_promtool_expects(self):
+    def test_metrics_are_accepted_by_promtool(self):
         self.begin(save_every_steps=2)
         page = self.watch.wait_for("a checkpoint", lambda: (lambda text: text if "\npfc_job_checkpoints_total 1" in text else "")(
             self.page(self.port, "/metrics")))

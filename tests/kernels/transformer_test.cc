@@ -66,7 +66,7 @@ TEST_P(Transformer, AttentionAgreesWithFloat64) {
   }
 }
 
-TEST_P(Transformer, AttentionIsRightForLargeProducts) {
+TEST_P(Transformer, AttentionAgreesWithFloat64ForLargeProducts) {
   const AttentionShape shape = kShapes[0];
   const std::vector<float> qkv = rounded(random(shape.qkv_shape().elements(), 0, 8));
   const OwnedTensor x = activations(shape.qkv_shape(), qkv), y = activations(shape.y_shape());

@@ -154,7 +154,7 @@ TEST(Pfcctl, DataSynthWritesASet) {
               HasSubstr("--workers: found 5 workers, but the data have only 4 images"));
 }
 
-TEST(Pfcctl, DataPackReportsThatItDecodesNoImage) {
+TEST(Pfcctl, DataPackWithoutResizingReportsThatItDecodesNoImage) {
   const TemporaryFolder folder;
   const auto pack = [&](const std::string& options) {
     return pfcctl("data pack " + (folder / "people").string() + " --force --out " +
@@ -223,7 +223,7 @@ TEST_F(PfcctlPlan, FailsIfTheJobDoesNotFit) {
   EXPECT_THAT(ran.output, HasSubstr("use 8 workers, each with as much memory"));
 }
 
-TEST_F(PfcctlPlan, LeavesOutATeacherThatIsNotHere) {
+TEST_F(PfcctlPlan, OmitsATeacherThatIsNotOnThisMachine) {
   const std::string missing =
       "--set num_classes=10 --set num_image=100 --device-memory 80GB --set teacher=/nowhere/t.pt ";
   expect_tells(plan(missing + "--set init_from=/nowhere/i.pt"),

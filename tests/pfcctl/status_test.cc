@@ -70,7 +70,7 @@ TEST_F(PfcctlStop, EndsTheJob) {
   EXPECT_EQ(verdict.message, "job stopped by pfcctl stop before training began");
 }
 
-TEST_F(PfcctlStop, NowEndsTheJobImmediately) {
+TEST_F(PfcctlStop, OptionNowEndsTheJobImmediately) {
   expect_tells(stop("--now", coordinator.address()), {"the job is ending"});
   EXPECT_EQ(coordinator.verdict().kind, Verdict::Kind::kStopped);
 }

@@ -26,7 +26,7 @@ TEST(Draw, IsAPureFunctionOfSeedPurposeIdentityAndImage) {
   EXPECT_EQ(words.size(), 5u);
 }
 
-TEST(Draw, NormalNumbersHaveTheirMomentsAndStayWithinTheLimit) {
+TEST(Draw, NormalNumbersHaveTheExpectedMomentsAndStayWithinTheLimit) {
   Draw d(kSeed, Purpose::kIdentity, 0);
   double sum = 0, squares = 0;
   constexpr int kDraws = 20000;

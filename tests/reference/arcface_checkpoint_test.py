@@ -185,7 +185,7 @@ class ArcfaceCheckpoints(unittest.TestCase):
                 found = safetensors_io.load(out / "step-000000000" / "backbone.safetensors")
                 self.assertTrue(all((torch.from_numpy(found[name]) == t).all() for name, t in state.items()))
 
-    def test_exported_checkpoint_is_what_pytorch_would_have_saved(self):
+    def test_exported_checkpoint_equals_the_file_that_pytorch_saves(self):
         for network, keys in ("r18", {}), ("r18", step_parity.ADAMW), ("mbf", {}):
             with self.subTest(network=network, keys=keys), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)

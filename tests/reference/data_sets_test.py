@@ -102,7 +102,7 @@ class DataSets(unittest.TestCase):
                                check=True)
                 self.assertEqual(self.unpacked(archive, form), self.images)
 
-    def test_info_and_validate_of_an_lmdb(self):
+    def test_info_and_validate_accept_an_lmdb(self):
         data = self.write_lmdb("looked", [(str(i).encode(), pickle.dumps((image, label)))
                                           for i, (label, image) in enumerate(self.images)])
         info = json.loads(pfcctl("info", data, "--json"))

@@ -178,7 +178,7 @@ class Protocols(unittest.TestCase):
             safetensors_io.save(path, arrays)
             return json.loads(subprocess.run([FIGURES, path], check=True, capture_output=True).stdout)
 
-    def test_every_figure_equals_numpys(self):
+    def test_every_figure_equals_that_of_numpy(self):
         for seed in range(5):
             x = draw(seed)
             found = self.figures(x)

@@ -72,7 +72,7 @@ class TorchFiles(unittest.TestCase):
         state = random_state("resnet18")
         self.reads({**state, "fc.weight": torch.randn(1000, 512), "fc.bias": torch.randn(1000)}, state)
 
-    def test_other_data_than_the_network_in_a_file_are_ignored(self):
+    def test_data_in_a_file_that_are_not_the_network_are_ignored(self):
         state = random_state("mbf")
         centres = torch.randn(5, 64)
         named = lambda prefix: {prefix + name: tensor for name, tensor in state.items()}

@@ -57,7 +57,7 @@ class Install(unittest.TestCase):
         for name in PROGRAMS:
             self.assertIn("Usage:", output(self.program(name), "--help"))
 
-    def test_documents_and_examples_are_there(self):
+    def test_documents_and_examples_are_installed(self):
         folder = self.prefix / "share/doc/pfc"
         for name in ("README.md", "docs/install.md", "docs/configuration.md", "scripts/landmarks_yunet.py",
                      "examples/quickstart.json"):

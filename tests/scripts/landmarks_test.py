@@ -52,7 +52,7 @@ class Landmarks(unittest.TestCase):
                         lambda model, score, longest: self.detect)
         return told.getvalue(), errors.getvalue()
 
-    def test_align_reads_the_list(self):
+    def test_align_reads_the_written_list(self):
         images = self.photographs()
         for name in ("broken.jpg", "empty.PNG", ".hidden.jpg", "notes.txt", "two\nlines.jpg"):
             (images / name).touch()
@@ -109,7 +109,7 @@ class Landmarks(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "cannot be decoded"):
             detect("broken")
 
-    def test_says_what_is_missing(self):
+    def test_names_a_missing_folder_or_missing_images(self):
         with self.assertRaisesRegex(SystemExit, "nowhere: not found"):
             self.run_script(self.folder / "nowhere")
         (self.folder / "none").mkdir()

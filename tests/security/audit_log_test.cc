@@ -52,7 +52,7 @@ TEST(Audit, WritesOneLineOfJsonForAnEvent) {
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
 }
 
-TEST(Audit, StartsANewFileAfterTheOldOneWasRemoved) {
+TEST(Audit, StartsANewFileAfterTheOldFileWasRemoved) {
   const TemporaryFolder folder;
   {
     AuditLog log(folder.path());

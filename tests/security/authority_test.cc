@@ -45,7 +45,7 @@ TEST_F(AuthorityTest, IsMadeOnceAndReadableOnlyByItsUser) {
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
 }
 
-TEST_F(AuthorityTest, IsRefusedWhenItsFileIsReadableOrDamaged) {
+TEST_F(AuthorityTest, IsRefusedWhenItsFileIsReadableByOthersOrDamaged) {
   const auto path = folder / "authority.pem";
   ASSERT_EQ(chmod(path.c_str(), 0644), 0);
   EXPECT_THAT(message_of<InputError>([&] { Authority again(folder.path()); }),

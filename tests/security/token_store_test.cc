@@ -235,7 +235,7 @@ TEST_F(Tokens, ReportADamagedFileOnceAMinute) {
   EXPECT_LE(std::ranges::count(text, '\n'), 1 + minutes) << text;
 }
 
-TEST_F(Tokens, StayInForceWhileTheFileIsDamaged) {
+TEST_F(Tokens, StayValidWhileTheFileIsDamaged) {
   const TokenStore::NewToken reading = store.create({.role = Role::kReader});
   const std::string joining = store.create({.lifetime = 1h}).secret;
   ASSERT_EQ(exchanges(joining, "b", *key), "");

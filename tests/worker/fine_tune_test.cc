@@ -81,7 +81,7 @@ void expect_kept(const NamedValues& before, const NamedValues& after, const char
   EXPECT_GT(changed, 5);
 }
 
-TEST_F(FineTune, FrozenTensorsStayBitIdenticalEvenAfterAResumeWithOtherWorkers) {
+TEST_F(FineTune, FrozenTensorsStayBitIdenticalEvenAfterAResumeWithAnotherNumberOfWorkers) {
   JobConfig job_ = job();
   job_.freeze = {"layers.*"};
   job_.gradient_acc = 2;
@@ -233,7 +233,7 @@ class FineTuneFrom : public FineTune {
   std::vector<HostTensor> tensors_;
 };
 
-TEST_F(FineTuneFrom, KeepsCentresWithTheSameNamesAndStartsOthersAtTheMean) {
+TEST_F(FineTuneFrom, KeepsCentresWithTheSameNamesAndStartsAllOtherCentresAtTheMean) {
   write_file(3);
   testing::write_file(files_ / "identities.txt", "person 4\nnobody here\nperson 0\n");
   std::string names;

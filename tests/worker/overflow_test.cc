@@ -95,7 +95,7 @@ TEST_P(Overflow, ChangesNeitherTheBackboneNorACentre) {
   });
 }
 
-TEST_P(Overflow, NextUpdateOfBothCountsAsTheFirst) {
+TEST_P(Overflow, NextUpdateCountsAsTheFirstOfBackboneAndCentres) {
   train([](TrainingSession& session, Trainer& trainer) {
     static_cast<void>(train_step(trainer, *session.inputs));
     const UpdatedState before = state_of(session);

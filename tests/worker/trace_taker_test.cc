@@ -108,7 +108,7 @@ class TraceTakerTest : public ::testing::Test {
   Asker client;
 };
 
-TEST_F(TraceTakerTest, SendsTimesOfTheCoordinatorsClock) {
+TEST_F(TraceTakerTest, ConvertsTimesToTheCoordinatorsClock) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(9, 2, 3);
   const auto before = std::chrono::system_clock::now();
@@ -126,7 +126,7 @@ TEST_F(TraceTakerTest, SendsTimesOfTheCoordinatorsClock) {
   EXPECT_LT(client.sent_[0].begin_there, expected + 60s / 1ns);
 }
 
-TEST_F(TraceTakerTest, SendsInParts) {
+TEST_F(TraceTakerTest, SendsATraceInParts) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(1, 1, 1);
   trains(1, 2, 10'000);
@@ -135,7 +135,7 @@ TEST_F(TraceTakerTest, SendsInParts) {
   EXPECT_EQ(client.sent_[2].spans.size(), 10'000U - 2 * kMostSpansOfPart);
 }
 
-TEST_F(TraceTakerTest, SendsUpToTheLimitAndLoadersLast) {
+TEST_F(TraceTakerTest, SendsSpansUpToTheLimitAndThoseOfLoadersLast) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(1, 1, 1, 150);
   trains(1, 2, 100);
@@ -160,7 +160,7 @@ TEST_F(TraceTakerTest, RecordsEachTraceOnce) {
   }
 }
 
-TEST_F(TraceTakerTest, EndsATraceForANewerOne) {
+TEST_F(TraceTakerTest, EndsATraceWhenANewerTraceIsRequested) {
   const TraceTaker taker(recorder, &client, "cpu");
   asks(5, 1, 1'000'000);
   while (!training.on()) trains(1, 2);

@@ -124,7 +124,7 @@ TEST_F(TwoWorkers, StopTogetherAndResumeToTheBitsOfAnUninterruptedRun) {
   expect_the_same_bits_after_a_stop(job(whole_.path()));
 }
 
-TEST_F(TwoWorkers, ResumeWithRecomputedActivationsToTheBitsOfARunThatKeepsThem) {
+TEST_F(TwoWorkers, ResumeWithRecomputedActivationsToTheBitsOfARunWithKeptActivations) {
   JobConfig synced = job(whole_.path());
   synced.sync_bn = true;
   synced.gradient_acc = 2;

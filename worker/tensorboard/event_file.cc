@@ -18,7 +18,7 @@ namespace pfc {
 
 EventFile::EventFile(std::filesystem::path path, std::int64_t first_step) : path_(std::move(path)) {
   fd_ = open_to_write(path_, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
-  if (fd_ < 0) throw StorageError(path_.string() + ": cannot make: " + file_error_text(errno));
+  if (fd_ < 0) throw StorageError(path_.string() + ": cannot create: " + file_error_text(errno));
   tensorboard::Event version;
   version.set_file_version("brain.Event:2");
   version.mutable_source_metadata()->set_writer("pfc");

@@ -230,8 +230,8 @@ void check_centres(const JobConfig& job, const JobOrigin& origin) {
                       job.centre_precision != CentrePrecision::kBf16Momentum;
   if (job.init_centres == InitialCentres::kMean && rounds && !adamw && centre_momentum(job) == 0) {
     fail("init_centres",
-         "found \"mean\", but the momentum of the centres is 0: its memory is needed for the "
-         "rounding errors of the means; set centre_momentum, or centre_precision to \"fp32\" or "
+         "found \"mean\", but the momentum of the centres is 0: the means are computed with the "
+         "memory of the momentum; set centre_momentum, or centre_precision to \"fp32\" or "
          "\"bf16_momentum\"");
   }
 }
@@ -273,9 +273,9 @@ void check_loss(const JobConfig& job, const JobOrigin& origin) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
   };
   if (job.sub_centres > 1 && job.init_centres == InitialCentres::kMean) {
-    fail("init_centres",
-         "found \"mean\", but sub_centres is " + std::to_string(job.sub_centres) +
-             ": equal centres of a class would stay equal; remove one of the two keys");
+    fail("init_centres", "found \"mean\", but sub_centres is " + std::to_string(job.sub_centres) +
+                             ": the sub-centres of a class would start equal and stay equal; "
+                             "remove one of the two keys");
   }
   if (is_combined_margin(job.loss)) return;
   if (job.margin != Margin{}) {

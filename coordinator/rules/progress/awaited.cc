@@ -87,9 +87,10 @@ std::vector<Awaited> find_awaited(std::span<const Standing> workers) {
 
 std::string to_text(const Awaited& awaited) {
   const bool one = awaited.waiting == 1;
-  return "while " + std::to_string(awaited.waiting) + (one ? " other waits" : " others wait") +
-         " for it in " + awaited.kind + " (number " + std::to_string(awaited.number) +
-         " of communicator '" + awaited.purpose + "')";
+  return "while " + std::to_string(awaited.waiting) +
+         (one ? " other worker waits" : " other workers wait") + " for it in " + awaited.kind +
+         " (number " + std::to_string(awaited.number) + " of communicator '" + awaited.purpose +
+         "')";
 }
 
 }  // namespace pfc

@@ -33,7 +33,7 @@ struct Awaited {
 /// ("output") only show that a worker waits, not for which one. Pure.
 std::vector<Awaited> find_awaited(std::span<const Standing> workers);
 
-/// Returns "while 3 others wait for it in all_gather (number 4711 of communicator 'step')".
+/// Returns "while 3 other workers wait for it in all_gather (number 4711 of communicator 'step')".
 std::string to_text(const Awaited& awaited);
 
 }  // namespace pfc

@@ -44,7 +44,7 @@ TEST_F(SmallLog, KeepsTheNumbersOfItsNewestParts) {
   EXPECT_EQ(reads(0, 0), "line 4\nline 5\nline 6\nline 7\nline 8\n");
 }
 
-TEST_F(SmallLog, ReadsOnAfterTheFileWasRotated) {
+TEST_F(SmallLog, ContinuesReadingAfterARotation) {
   writes(0, 1);
   const LogPiece first = read_log(path, 0, 0, 100);
   EXPECT_EQ(first.text, "line 0\n");
@@ -60,13 +60,13 @@ TEST_F(SmallLog, ReportsThatTheRequestedPartWasRemoved) {
   EXPECT_FALSE(read_log(path, piece.part, piece.offset, 100).skipped);
 }
 
-TEST_F(SmallLog, HasNoTextBeyondItsEnd) {
+TEST_F(SmallLog, ReturnsNoTextForAnOffsetPastItsEnd) {
   writes(0, 1);
   EXPECT_EQ(read_log(path, 1, 7, 100).text, "");
   EXPECT_EQ(read_log(path, 9, 0, 100).text, "");
 }
 
-TEST_F(SmallLog, IsReadFromItsEnd) {
+TEST_F(SmallLog, ReturnsItsLastBytes) {
   writes(0, 9);  // the newest part has one line, the one before it two
   EXPECT_EQ(read_log(path, -1, 3, 100).text, " 8\n");
   EXPECT_EQ(reads(-1, 7), "line 8\n");
@@ -83,14 +83,14 @@ TEST_F(SmallLog, ReadsTheLastLines) {
   EXPECT_EQ(reads(kLogLines, 100), "line 4\nline 5\nline 6\nline 7\nline 8\n");
 }
 
-TEST_F(SmallLog, CountsLinesOfAnyLengthAndAnUnfinishedOne) {
+TEST_F(SmallLog, CountsLinesOfAnyLengthAndAnUnfinishedLastLine) {
   const std::string lines = std::string(20'000, 'x') + "\n\n" + std::string(30'000, 'y');
   std::ofstream(path) << "first\n" << lines;
   EXPECT_EQ(read_log(path, kLogLines, 3, 100'000).text, lines);
   EXPECT_EQ(read_log(path, kLogLines, 1, 100'000).text, std::string(30'000, 'y'));
 }
 
-TEST_F(SmallLog, CanBeFollowedFromItsEnd) {
+TEST_F(SmallLog, ReturnsOnlyLaterTextIfReadFromItsEnd) {
   writes(0, 1);
   const LogPiece piece = read_log(path, -1, 1'000, 100);
   EXPECT_EQ(piece.text, "line 0\n");

@@ -51,7 +51,7 @@ class Logs : public ::testing::Test {
   std::vector<std::string> warnings;  // guarded by mutex, until the logs are gone
 };
 
-TEST_F(Logs, HaveOneFilePerRankOfAJob) {
+TEST_F(Logs, HaveOneFilePerJobAndRank) {
   const auto writer = logs();
   writer->add("job1", 0, "a\n");
   writer->add("job1", 3, "b\n");

@@ -7,7 +7,7 @@ namespace {
 
 const std::string kHelloSecret = "a secret";
 
-TEST(AHello, NamesTheIntendedHost) {
+TEST(NetworkHello, NamesTheIntendedHost) {
   const std::string hello = make_hello(kHelloSecret, {.to_host = 70'000, .transfer = true});
   ASSERT_EQ(hello.size(), kHelloBytes);
   const auto read = read_hello(kHelloSecret, hello);
@@ -16,7 +16,7 @@ TEST(AHello, NamesTheIntendedHost) {
   EXPECT_TRUE(read->transfer);
 }
 
-TEST(AHello, IsRejectedWithAnyFlippedBit) {
+TEST(NetworkHello, IsRejectedWithAnyFlippedBit) {
   const std::string hello = make_hello(kHelloSecret, {.to_host = 1});
   for (std::size_t bit = 0; bit < 8 * hello.size(); ++bit) {
     std::string other = hello;
@@ -25,13 +25,13 @@ TEST(AHello, IsRejectedWithAnyFlippedBit) {
   }
 }
 
-TEST(AHello, IsRejectedWithoutTheSecret) {
+TEST(NetworkHello, IsRejectedWithoutTheSecret) {
   EXPECT_FALSE(read_hello("another", make_hello(kHelloSecret, {.to_host = 1})));
   EXPECT_FALSE(read_hello(kHelloSecret, ""));
   EXPECT_FALSE(read_hello(kHelloSecret, std::string(kHelloBytes, '\0')));
 }
 
-TEST(AHello, DiffersEachTimeAndSoDoesItsReply) {
+TEST(NetworkHello, DiffersEachTimeAndSoDoesItsReply) {
   const std::string a = make_hello(kHelloSecret, {.to_host = 1}),
                     b = make_hello(kHelloSecret, {.to_host = 1});
   EXPECT_NE(a, b);

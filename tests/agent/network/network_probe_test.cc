@@ -119,13 +119,13 @@ TEST(NetworkProbe, ReportsWhyATestFailed) {
   EXPECT_EQ(report.results(2).error(), "Invalid argument");
 }
 
-TEST(NetworkProbe, RejectsAnotherHostThanTheIntendedOne) {
+TEST(NetworkProbe, RejectsAConnectionToTheWrongHost) {
   Host a(0), b(1);
   const int port = b.answers().port();
   EXPECT_EQ(a.answers({to(2, port)}).results(0).error(), "another program answers at this address");
 }
 
-TEST(NetworkProbe, RejectsAnswersOfStrangers) {
+TEST(NetworkProbe, RejectsUnauthenticatedAnswers) {
   asio::io_context loop;
   tcp::acceptor stranger(loop, {tcp::v4(), 0});
   Host a(0);
@@ -165,7 +165,7 @@ TEST(NetworkProbe, IgnoresUnauthenticatedPeers) {
   EXPECT_EQ(bytes_for(make_hello(kMeasurementSecret, {.to_host = 0}), port), kAnswerBytes);
 }
 
-TEST(NetworkProbe, StaysReachableDuringManyStrangersConnections) {
+TEST(NetworkProbe, AcceptsPeersDespiteManyUnauthenticatedConnections) {
   Host a(0), b(1);
   const int port = b.answers().port();
   asio::io_context loop;
@@ -186,7 +186,7 @@ TEST(NetworkProbe, RunsMoreTestsThanItsConcurrencyLimit) {
             std::ssize(tests));
 }
 
-TEST(NetworkProbe, RepeatsAReportWithoutRepeatingTheStep) {
+TEST(NetworkProbe, SendsTheSameReportAgainForARepeatedStep) {
   Host a(0), b(1);
   const int port = b.answers().port();
   const proto::NetworkReport first = a.answers({to(1, port, true)});
@@ -199,14 +199,14 @@ TEST(NetworkProbe, ListensOnTheSamePortInTheNextStep) {
   EXPECT_EQ(a.answers().port(), a.answers({}, 2).port());
 }
 
-TEST(NetworkProbe, StopsListeningAtTheEnd) {
+TEST(NetworkProbe, StopsListeningWhenTheMeasurementEnds) {
   Host a(0), b(1);
   const int port = b.answers().port();
   b.probe().step(b.step({}, 0));
   EXPECT_EQ(a.answers({to(1, port)}).results(0).error(), "Connection refused");
 }
 
-TEST(NetworkProbe, StartsAnotherMeasurement) {
+TEST(NetworkProbe, RunsASecondMeasurement) {
   Host a(0);
   a.answers();
   EXPECT_EQ(a.answers({}, 1, "two").measurement(), "two");

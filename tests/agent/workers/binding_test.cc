@@ -25,7 +25,7 @@ std::vector<std::vector<int>> plan(const std::string& machine, BindMode mode, in
   return cpus;
 }
 
-TEST(PlanBinding, GivesWholeCores) {
+TEST(PlanBinding, AssignsWholeCores) {
   EXPECT_THAT(plan("numa:1 core:2 pu:2", BindMode::kCores, 2),
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
 }
@@ -37,7 +37,7 @@ TEST(PlanBinding, MakesSharesContiguous) {
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3, 4)));
 }
 
-TEST(PlanBinding, CountsTheCoresOfAShare) {
+TEST(PlanBinding, ReturnsTheNumberOfCoresOfEachWorker) {
   EXPECT_THAT(plan_binding(Topology::synthetic("numa:1 core:4 pu:2"), BindMode::kCores, 2, {}),
               Each(Field(&Binding::cores, 2)));
 }

@@ -89,7 +89,7 @@ TEST(ProcessDescription, IsEmptyWithoutAProcess) {
   EXPECT_FALSE(handles_signal(0, SIGUSR1));
 }
 
-TEST(ProcessDescription, KnowsWhetherASignalHasAHandler) {
+TEST(ProcessDescription, ReportsWhetherASignalHasAHandler) {
   std::signal(SIGUSR2, [](int) {});
   EXPECT_TRUE(handles_signal(getpid(), SIGUSR2));
   std::signal(SIGUSR2, SIG_IGN);

@@ -108,7 +108,7 @@ TEST_F(NcclFailure, NamesTheRankInNcclsMessageWithTheInterface) {
                 "10.0.0.2<43211> failed: No route to host"));
 }
 
-TEST_F(NcclFailure, AbortFreesAHostThatWaitsForTheGpu) {
+TEST_F(NcclFailure, AbortEndsTheHostThreadsWaitForTheGpu) {
   const auto errors = errors_of(2, 10min, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;
     std::thread aborts([&] { r.gradients.abort("a newer generation has begun"); });
@@ -149,7 +149,7 @@ TEST_F(NcclFailure, NamesTheMissingRankIfPeersDoNotSeeAborts) {
   }
 }
 
-TEST_F(NcclFailure, DoesNotNameARankWhoseTimeoutIsNotOver) {
+TEST_F(NcclFailure, DoesNotNameALateRankThatIsStillWaiting) {
   simt::nccl_peers_hear_of_aborts(false);
   const auto errors = errors_of(3, 3s, [&](RankOnDevice r) {
     if (r.comm.rank() == 1) return;

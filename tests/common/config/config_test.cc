@@ -154,7 +154,7 @@ TEST(ParseJob, LimitsLabelSmoothing) {
               HasSubstr("label_smoothing: expected a number from 0 to 0.99, found 1"));
 }
 
-TEST(ParseJob, GivesOtherLossesTheExactGradientUnlessTheJobSaysOtherwise) {
+TEST(ParseJob, UsesTheExactMarginGradientByDefaultForAdaFace) {
   EXPECT_EQ(parse("{}").margin_gradient, MarginGradient::kStraightThrough);
   EXPECT_EQ(parse(R"({"loss": "adaface"})").margin_gradient, MarginGradient::kExact);
   EXPECT_EQ(parse(R"({"loss": "adaface", "margin_gradient": "straight_through"})").margin_gradient,
@@ -302,14 +302,14 @@ TEST(ParseJob, AcceptsFp16AsThePrecision) {
   EXPECT_THAT(refusal(R"({"fp16": 1})"), HasSubstr("fp16: expected true or false"));
 }
 
-TEST(ParseJob, NamesTheNearestKeyForAnUnknownOne) {
+TEST(ParseJob, SuggestsTheNearestKeyForAnUnknownKey) {
   EXPECT_EQ(refusal(R"({"batchsize": 4})"),
             R"(job.json: unknown key "batchsize"; did you mean "batch_size"?)");
   EXPECT_EQ(refusal(R"({"profiler": "x"})"),
             R"(job.json: unknown key "profiler"; docs/configuration.md lists all keys)");
 }
 
-TEST(ParseJob, SuggestsOurKeyForAKeyOfAnotherProgram) {
+TEST(ParseJob, SuggestsThePfcKeyForAKeyOfAnotherProgram) {
   for (const char* job : {R"({"lr_steps": [10]})", R"({"decay_epoch": [10]})"}) {
     EXPECT_THAT(refusal(job),
                 HasSubstr(R"("; expected "lr_schedule": {"name": "multistep", "epochs")"));
@@ -427,7 +427,7 @@ TEST(ParseJob, RejectsABatchOfOneImageUnlessWorkersShareStatistics) {
   EXPECT_EQ(batch_norm_samples({.batch_size = 8}, 3), 8);
 }
 
-TEST(ParseJob, LeavesTheEmbeddingSizeToTheDataWithoutANetwork) {
+TEST(ParseJob, AllowsAJobWithoutEmbeddingSizeIfTheNetworkIsNone) {
   EXPECT_EQ(parse(R"({"network": "none"})").embedding_size, 0);
   EXPECT_EQ(parse(R"({"network": "none", "embedding_size": null})").embedding_size, 0);
   EXPECT_EQ(parse(R"({"network": "none", "embedding_size": 128})").embedding_size, 128);
@@ -591,7 +591,7 @@ TEST(ParseJob, AcceptsExchangePrecisionBf16OnlyWithPrecisionBf16) {
   EXPECT_THAT(refusal(R"({"exchange_precision": "fp16"})"), HasSubstr("exchange_precision"));
 }
 
-TEST(ParseJob, RejectsWhatOneByteCentresCannotDo) {
+TEST(ParseJob, RejectsKeysThatOneByteCentresDoNotSupport) {
   EXPECT_EQ(parse(R"({"centre_precision": "fp8"})").centre_precision, CentrePrecision::kFp8);
   EXPECT_THAT(refusal(R"({"centre_precision": "int8", "optimizer": "adamw"})"),
               HasSubstr("centre_precision: found \"int8\", expected \"fp32\", \"bf16_momentum\" or "
@@ -606,7 +606,7 @@ TEST(ParseJob, RejectsWhatOneByteCentresCannotDo) {
   parse(R"({"centre_momentum": 0, "init_centres": "mean"})");
 }
 
-TEST(ParseJob, RejectsCopiesOfCentresThatAreOnDisk) {
+TEST(ParseJob, RejectsReplicationOfCentresOnDisk) {
   EXPECT_EQ(parse(R"({"centre_storage": "disk"})").centre_cache, 1024);
   EXPECT_THAT(refusal(R"({"centre_storage": "disk", "replicate": true})"),
               HasSubstr("replicate: found true, expected false with centre_storage \"disk\""));

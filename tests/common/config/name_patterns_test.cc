@@ -62,7 +62,7 @@ JobConfig job_with_rules(const std::string& keys) {
   return parse_job(to_json(job), "job.json");  // as a worker gets it
 }
 
-TEST(ParameterRules, LaterRulesOverrideEarlierOnes) {
+TEST(ParameterRules, LaterRulesOverrideEarlierRules) {
   const JobConfig job =
       job_with_rules(R"({"weight_decay": 0.5, "no_decay_on_norms": true, "parameters": [
       {"names": "*", "lr": 0.25}, {"names": "layer4.*", "weight_decay": 0.125, "lr": null},

@@ -198,7 +198,7 @@ TEST_F(Safetensors, RejectsGapsAndOverlaps) {
   EXPECT_EQ(error_of(two(2), "xxxx"), "no error");
 }
 
-TEST_F(Safetensors, RejectsMissingTruncatedAndOtherFiles) {
+TEST_F(Safetensors, RejectsMissingTruncatedAndForeignFiles) {
   EXPECT_THROW(SafetensorsFile(folder_ / "missing"), InputError);
   EXPECT_THROW(SafetensorsFile(folder_.path()), InputError);
   EXPECT_THROW(SafetensorsFile(write_bytes("")), InputError);

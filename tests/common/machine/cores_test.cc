@@ -71,7 +71,7 @@ TEST(Cores, WarnsOfMoreThreadsThanCores) {
   EXPECT_EQ(oversubscription(0, 16, 8), "") << "the number of threads is not set";
 }
 
-class Quota : public ::testing::Test {
+class CpuQuota : public ::testing::Test {
  protected:
   void file(const std::string& path, const std::string& text) {
     const auto place = host_.path() / path;
@@ -84,7 +84,7 @@ class Quota : public ::testing::Test {
   const TemporaryFolder host_;
 };
 
-TEST_F(Quota, IsTheSmallestOfAllParentControlGroups) {
+TEST_F(CpuQuota, IsTheSmallestOfAllParentControlGroups) {
   file("proc/self/cgroup", "0::/job/worker\n");
   EXPECT_EQ(cores(), 0);
   file("sys/fs/cgroup/job/worker/cpu.max", "max 100000\n");
@@ -97,7 +97,7 @@ TEST_F(Quota, IsTheSmallestOfAllParentControlGroups) {
   EXPECT_EQ(cores(), 1) << "a fraction of a core counts as one";
 }
 
-TEST_F(Quota, ReadsCgroupVersion1) {
+TEST_F(CpuQuota, ReadsCgroupVersion1) {
   file("proc/self/cgroup", "3:memory:/x\n5:cpu,cpuacct:/job\n");
   file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
   file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");

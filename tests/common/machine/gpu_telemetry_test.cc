@@ -22,7 +22,7 @@ TEST(GpuTelemetry, ReadsWhatTheGpuReports) {
   EXPECT_EQ(reading.throttled, true);
 }
 
-TEST(GpuTelemetry, ReportsWhyNothingCanBeRead) {
+TEST(GpuTelemetry, ReportsWhyTheGpuCannotBeRead) {
   const GpuTelemetry other("0000:2C:00.0", kLibrary);
   EXPECT_EQ(other.problem(), "NVML did not find the GPU 0000:2C:00.0 (error 6)");
   EXPECT_EQ(other.read().memory_used, std::nullopt);

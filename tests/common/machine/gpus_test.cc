@@ -78,7 +78,7 @@ TEST_F(Gpus, LibraryWithoutDriverFunctionsIsNotADriver) {
               StartsWith("no CUDA driver (the library lacks cuDriverGetVersion)"));
 }
 
-TEST_F(Gpus, OldDriverIsReportedWithItsVersionAndTheRequiredOne) {
+TEST_F(Gpus, OldDriverIsReportedWithItsVersionAndTheRequiredVersion) {
   EXPECT_EQ(problem_with("too_old"),
             "the CUDA driver is too old: found CUDA 12.8, expected 13.0 or newer: install NVIDIA's "
             "driver R580 or newer");

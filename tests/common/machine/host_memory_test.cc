@@ -84,7 +84,7 @@ TEST_F(HostMemoryTest, IsZeroInAGroupThatIsOverItsLimit) {
   EXPECT_EQ(look().available_bytes, 0u);
 }
 
-TEST_F(HostMemoryTest, HasNoLimitIfNothingCanBeRead) {
+TEST_F(HostMemoryTest, IsUnlimitedIfNoLimitCanBeRead) {
   EXPECT_EQ(look().available_bytes, std::numeric_limits<std::uint64_t>::max());
 }
 

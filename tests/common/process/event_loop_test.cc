@@ -53,7 +53,7 @@ std::vector<int> signals_of(const std::vector<int>& sent) {
   return got;
 }
 
-TEST(StopSignals, DistinguishesTheFirstFromLaterOnes) {
+TEST(StopSignals, DistinguishesTheFirstSignalFromLaterSignals) {
   EXPECT_THAT(signals_of({SIGINT, SIGTERM}), ElementsAre(SIGINT, -SIGTERM));
 }
 

@@ -54,7 +54,7 @@ std::string refusal_under(decltype(RLIMIT_AS) resource, rlim_t value, const Proc
   return message;
 }
 
-TEST(Limits, AreNamedIfTheyAreTooLow) {
+TEST(ProcessLimits, AreNamedIfTheyAreTooLow) {
   EXPECT_EQ(refusal_under(RLIMIT_NOFILE, 20, {.files = 22}),
             "open files: found a limit of 20 (ulimit -Hn), expected at least 22; raise it");
   EXPECT_EQ(refusal_under(RLIMIT_AS, 250'000 << 10, {}),
@@ -62,11 +62,11 @@ TEST(Limits, AreNamedIfTheyAreTooLow) {
             "raise it, best with ulimit -v unlimited");
 }
 
-TEST(Limits, AreAcceptedIfTheySuffice) {
+TEST(ProcessLimits, AreAcceptedIfTheySuffice) {
   EXPECT_NO_THROW(expect_limits({.files = 20, .address_space = 1}));
 }
 
-TEST(TextOf, ExplainsSystemErrors) {
+TEST(TextOfAnError, ExplainsSystemErrors) {
   EXPECT_EQ(text_of(InputError("--x: found 1")), "--x: found 1");
   EXPECT_EQ(text_of(std::system_error(EAGAIN, std::generic_category(), "fork")),
             "cannot start a thread or process (fork: Resource temporarily unavailable): a limit of "

@@ -42,7 +42,7 @@ TEST(ClockMap, FollowsAClockThatRunsFaster) {
   EXPECT_EQ(map.error(), 3ms);
 }
 
-TEST(ClockMap, WorksWithASingleMeasurement) {
+TEST(ClockMap, AppliesTheOffsetOfASingleMeasurement) {
   const ClockOffset only{.at = here(5s), .offset = 1s, .error = 1ms};
   EXPECT_EQ(ClockMap(only, only).there(here(7s)), 8s / 1ns);
   EXPECT_EQ(ClockMap(only, only).there(only.at), 6s / 1ns);

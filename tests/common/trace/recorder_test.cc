@@ -77,14 +77,14 @@ TEST_F(Recorder, StartsWithTheNextStepIfTheFirstHasBegun) {
   EXPECT_EQ(numbers(recording.spans), (std::vector<std::int64_t>{6, 7}));
 }
 
-TEST_F(Recorder, HasNoStepIfTheRequestedOnesAreOver) {
+TEST_F(Recorder, RecordsNothingIfTheRequestedStepsAreOver) {
   recorder.arm(3, 4);
   trains(8, 8);
   recorder.wait();
   EXPECT_EQ(recorder.take().first_step, 0);
 }
 
-TEST_F(Recorder, CountsSpansWithoutRoom) {
+TEST_F(Recorder, CountsSpansThatDidNotFit) {
   recorder.arm(1, 1, {.spans = 2, .loader_spans = 1});
   recorder.begin_step(1);
   for (int i = 0; i < 3; ++i) adds(training, "forward");
@@ -143,7 +143,7 @@ TEST_F(Recorder, EndsTheWaitWhenItIsStopped) {
   EXPECT_EQ(recorder.take().first_step, 1);
 }
 
-TEST_F(Recorder, ANewTraceReplacesOneThatWasNotTaken) {
+TEST_F(Recorder, ANewTraceReplacesAnUncollectedTrace) {
   recorder.arm(1, 1);
   trains(1, 2);
   recorder.arm(5, 5);
@@ -151,7 +151,7 @@ TEST_F(Recorder, ANewTraceReplacesOneThatWasNotTaken) {
   EXPECT_EQ(numbers(recorder.take().spans), (std::vector<std::int64_t>{5}));
 }
 
-TEST_F(Recorder, HasThePhasesOfTraining) {
+TEST_F(Recorder, RecordsThePhasesOfTraining) {
   PhaseTimer phase(training);
   recorder.arm(7, 7);
   recorder.begin_step(7);
@@ -164,7 +164,7 @@ TEST_F(Recorder, HasThePhasesOfTraining) {
   EXPECT_GE(recording.spans[0].end - recording.spans[0].begin, 2ms);
 }
 
-TEST_F(Recorder, HasCollectivesWithTheirNumberAndBytes) {
+TEST_F(Recorder, RecordsCollectivesWithTheirNumberAndBytes) {
   CommCount count(recorder.track(TraceRow::kCollectives, "step"));
   { const CommCount::Call before(count, CollectiveKind::kBarrier, 0); }
   recorder.arm(1, 1);

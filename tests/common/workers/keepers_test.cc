@@ -19,12 +19,12 @@ std::vector<std::string> hosts(std::initializer_list<int> sizes) {
   return names;
 }
 
-TEST(Keepers, AreTheNextWorkersOnOneHost) {
+TEST(SnapshotKeepers, AreTheNextWorkersOnOneHost) {
   EXPECT_THAT(keepers_of(hosts({4})), ElementsAre(1, 2, 3, 0));
   EXPECT_THAT(keepers_of(hosts({1})), ElementsAre(0));
 }
 
-TEST(Keepers, AreOnAnotherHost) {
+TEST(SnapshotKeepers, AreOnAnotherHost) {
   for (const auto& sizes :
        {hosts({2, 2}), hosts({1, 1, 1}), hosts({3, 1, 2}), hosts({8, 8, 8}), hosts({1, 4, 3})}) {
     const std::vector<Rank> keepers = keepers_of(sizes);
@@ -34,7 +34,7 @@ TEST(Keepers, AreOnAnotherHost) {
   }
 }
 
-TEST(Keepers, AreOnAnotherHostIfHostsAlternate) {
+TEST(SnapshotKeepers, AreOnAnotherHostIfHostsAlternate) {
   const std::vector<std::string> mixed{"b", "a", "b", "a"};
   const std::vector<Rank> keepers = keepers_of(mixed);
   for (std::size_t rank = 0; rank < mixed.size(); ++rank) {
@@ -42,7 +42,7 @@ TEST(Keepers, AreOnAnotherHostIfHostsAlternate) {
   }
 }
 
-TEST(Keepers, AreOnOtherHostsForAsManyWorkersAsPossible) {
+TEST(SnapshotKeepers, AreOnOtherHostsForAsManyWorkersAsPossible) {
   const auto sizes = hosts({5, 2});
   const std::vector<Rank> keepers = keepers_of(sizes);
   int away = 0;
@@ -52,7 +52,7 @@ TEST(Keepers, AreOnOtherHostsForAsManyWorkersAsPossible) {
   EXPECT_EQ(away, 4) << "both workers of host b, and two of host a";
 }
 
-TEST(Keepers, KeepOneCopyEach) {
+TEST(SnapshotKeepers, KeepOneCopyPerWorker) {
   for (const auto& sizes : {hosts({4}), hosts({2, 3}), hosts({5, 2}), hosts({1, 1, 7})}) {
     std::vector<Rank> keepers = keepers_of(sizes);
     for (Rank me = 0; me < static_cast<Rank>(keepers.size()); ++me) {

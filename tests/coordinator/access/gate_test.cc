@@ -28,7 +28,7 @@ class CredentialsOfAGate : public ::testing::Test {
   Gate gate{{.state_dir = folder.path()}};
 };
 
-TEST_F(CredentialsOfAGate, StayValidForALocalAgentIfAnotherCoordinatorMakesOne) {
+TEST_F(CredentialsOfAGate, StayValidWhenAnotherCoordinatorMakesACredentialForTheSameHost) {
   Gate other({.state_dir = folder.path()});
   const Caller first = agent("a", gate.credential_for_local_agent("a"));
   const Caller second = agent("a", other.credential_for_local_agent("a"));

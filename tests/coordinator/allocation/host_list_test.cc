@@ -36,7 +36,7 @@ TEST(ParseHosts, SaysThatAnIpv6AddressNeedsBrackets) {
               HasSubstr("write the IPv6 address '2001:db8::7' in brackets"));
 }
 
-TEST(ParseHosts, RefusesBracketsAroundSomethingElse) {
+TEST(ParseHosts, RefusesBracketsAroundAnythingButAnIpv6Address) {
   for (const char* hosts : {"[]", "[a]:2", "[2001:db8::7", "[10.0.0.2]", "[::1]2", "["}) {
     EXPECT_THAT(host_list_error(hosts), HasSubstr("--hosts '" + std::string(hosts) + "': "))
         << hosts;
@@ -97,7 +97,7 @@ class HostsFile : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(HostsFile, HasOneHostALine) {
+TEST_F(HostsFile, HasOneHostPerLine) {
   EXPECT_THAT(read("a:8\n\n# the big ones\n  b slots=4 # four GPUs\n[2001:db8::7]:2\r\nc\n"),
               ElementsAre(HostSpec{.name = "a", .slots = 8}, HostSpec{.name = "b", .slots = 4},
                           HostSpec{.name = "2001:db8::7", .slots = 2}, HostSpec{.name = "c"}));
@@ -124,7 +124,7 @@ TEST_F(HostsFile, MayHaveBlanksAroundTheEqualsSign) {
               ElementsAre(HostSpec{.name = "a", .slots = 8}, HostSpec{.name = "b", .slots = 4}));
 }
 
-TEST_F(HostsFile, IsRefusedWithTheLine) {
+TEST_F(HostsFile, NamesAnInvalidLine) {
   EXPECT_THAT(refusal_of("a:8\nb:x\n"),
               AllOf(HasSubstr("hosts, line 2: 'b:x' has 'x' slots"), HasSubstr("one host a line")));
   EXPECT_THAT(refusal_of("a gpus=8\n"), HasSubstr("line 1: 'gpus=8' is not known"));
@@ -134,7 +134,7 @@ TEST_F(HostsFile, IsRefusedWithTheLine) {
               HasSubstr("line 3: host 'A' has more than 1024 slots in all its lines"));
 }
 
-TEST_F(HostsFile, IsRefusedWithoutAHost) {
+TEST_F(HostsFile, IsRefusedIfItListsNoHost) {
   EXPECT_THAT(refusal_of("# nobody\n"), HasSubstr("it lists no host"));
 }
 

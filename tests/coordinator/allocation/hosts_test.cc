@@ -47,7 +47,7 @@ TEST(LookUpHosts, ReportsAForeignNameThatResolvesToLoopback) {
   EXPECT_EQ(looked_up("localhost").loopback, "");
 }
 
-TEST(LookUpHosts, RefusesTwoNamesOfThisMachine) {
+TEST(LookUpHosts, RefusesToListThisMachineUnderTwoNames) {
   std::vector<HostSpec> hosts = parse_hosts("localhost:1,127.0.0.1:2");
   EXPECT_THAT(testing::message_of<InputError>([&] { look_up_hosts(hosts); }),
               HasSubstr("'localhost' and '127.0.0.1' are both this machine"));

@@ -32,7 +32,7 @@ TEST(KubernetesHosts, AreThePodsOfTheIndexedJob) {
                           HostSpec{.name = "pfc-agent-1.pfc-agents"}));
 }
 
-TEST(KubernetesHosts, HaveTheSlotsThatAreGiven) {
+TEST(KubernetesHosts, HaveTheRequestedNumberOfSlots) {
   Environment environment = kubernetes_job();
   environment["PFC_KUBERNETES_SLOTS"] = "8";
   EXPECT_EQ(kubernetes_hosts(variables_of(environment)).back().slots, 8);

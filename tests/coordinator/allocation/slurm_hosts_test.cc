@@ -94,7 +94,7 @@ TEST(SlurmHosts, HaveAsManySlotsAsGpusIfTheJobHasGpus) {
   }
 }
 
-TEST(SlurmHosts, LetAgentsCountTheirGpusIfOnlyThisHostsAreKnown) {
+TEST(SlurmHosts, LetAgentsCountTheirGpusIfSlurmGivesOnlyTheGpusOfThisHost) {
   EXPECT_THAT(slots({{"SLURM_JOB_NODELIST", "n[1-2]"},
                      {"SLURM_TASKS_PER_NODE", "1(x2)"},
                      {"SLURM_GPUS_ON_NODE", "4"}}),

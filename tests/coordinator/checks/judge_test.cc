@@ -86,7 +86,7 @@ TEST(CheckJudge, NamesTheHostThatIsSlowerThanHalfOfTheMedian) {
   EXPECT_EQ(findings[1].expected(), "about 100 MB/s, as a has");
 }
 
-TEST(CheckJudge, ComparesTwoHostsWithTheFasterOne) {
+TEST(CheckJudge, ComparesTwoHostsWithTheFasterHost) {
   EXPECT_THAT(verdicts(fast({49, 100})), ElementsAre(proto::CHECK_SLOWS, proto::CHECK_OK));
 }
 

@@ -67,7 +67,7 @@ TEST_F(WaitingCallsTest, RefusesAllCalls) {
   EXPECT_EQ(calls.size(), 0U);
 }
 
-TEST_F(WaitingCallsTest, AllowsAnAnswerToAddACall) {
+TEST_F(WaitingCallsTest, AcceptsACallThatIsAddedWhileAnotherIsAnswered) {
   const auto waits_again = [this](const auto&) { waits("again"); };
   calls.add({.name = "a", .patience = {}, .answer = waits_again});
   calls.answer_if([](const Call&) { return true; }, [](const Call&) { return std::string(); });

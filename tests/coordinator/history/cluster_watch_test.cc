@@ -15,9 +15,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-class Watch : public ::testing::Test {
+class WatchOfACluster : public ::testing::Test {
  protected:
-  Watch() {
+  WatchOfACluster() {
     state.job.id = "0123456789abcdef";
     state.job.current.number = 1;
     state.hosts = {{.name = "a", .slots = 2}, {.name = "b", .slots = 2}};
@@ -44,13 +44,13 @@ class Watch : public ::testing::Test {
   ClusterWatch watch;
 };
 
-TEST_F(Watch, ReportsEachNewHostOnce) {
+TEST_F(WatchOfACluster, ReportsEachNewHostOnce) {
   registers(state.hosts[0], "first");
   EXPECT_THAT(texts(), ElementsAre("host a has joined with 2 slots"));
   EXPECT_THAT(texts(), IsEmpty());
 }
 
-TEST_F(Watch, ReportsALostHostAndItsNextAgent) {
+TEST_F(WatchOfACluster, ReportsALostHostAndItsNextAgent) {
   registers(state.hosts[0], "first");
   texts();
   state.hosts[0].registered = false;
@@ -59,13 +59,13 @@ TEST_F(Watch, ReportsALostHostAndItsNextAgent) {
   EXPECT_THAT(texts(), ElementsAre(HasSubstr("host a has joined")));
 }
 
-TEST_F(Watch, ReportsAHostThatIsDrained) {
+TEST_F(WatchOfACluster, ReportsAHostThatIsDrained) {
   state.hosts[1].leaving = Leaving{.reason = "SIGTERM", .at = {}};
   EXPECT_THAT(texts(), ElementsAre("host b is being drained (SIGTERM)"));
   EXPECT_THAT(texts(), IsEmpty());
 }
 
-TEST_F(Watch, NamesTheRankOfAFailure) {
+TEST_F(WatchOfACluster, NamesTheRankOfAFailure) {
   state.job.current.incidents = {crash(1)};
   const std::vector<ClusterEvent> found = watch.update(state);
   ASSERT_THAT(found, SizeIs(1));
@@ -75,7 +75,7 @@ TEST_F(Watch, NamesTheRankOfAFailure) {
   EXPECT_EQ(found[0].text, "rank 1: killed");
 }
 
-TEST_F(Watch, ReportsLostPeersOnceAndNotAsFailures) {
+TEST_F(WatchOfACluster, ReportsLostPeersOnceAndNotAsFailures) {
   state.job.current.incidents = {crash(1)};
   for (Rank rank = 2; rank < 100; ++rank) {
     state.job.current.incidents.push_back(crash(rank, Incident::Kind::kPeerLost));
@@ -85,7 +85,7 @@ TEST_F(Watch, ReportsLostPeersOnceAndNotAsFailures) {
   EXPECT_EQ(found[1].severity, Severity::kWarning);
 }
 
-TEST_F(Watch, LimitsReportedFailuresPerGeneration) {
+TEST_F(WatchOfACluster, LimitsReportedFailuresPerGeneration) {
   for (Rank rank = 0; rank < 1'000; ++rank) state.job.current.incidents.push_back(crash(rank));
   EXPECT_THAT(texts(), SizeIs(ClusterWatch::kMostFailures));
   state.job.current.number = 2;
@@ -93,7 +93,7 @@ TEST_F(Watch, LimitsReportedFailuresPerGeneration) {
   EXPECT_THAT(texts(), ElementsAre("rank 7: killed"));
 }
 
-TEST_F(Watch, ReportsThatTheWorkersTrainTogether) {
+TEST_F(WatchOfACluster, ReportsThatTheWorkersTrainTogether) {
   state.job.current.workers.resize(3);
   EXPECT_THAT(texts(), IsEmpty());
   state.job.current.begun = true;
@@ -101,7 +101,7 @@ TEST_F(Watch, ReportsThatTheWorkersTrainTogether) {
   EXPECT_THAT(texts(), IsEmpty());
 }
 
-TEST_F(Watch, ReportsCheckpointsAtMostTwiceAMinute) {
+TEST_F(WatchOfACluster, ReportsCheckpointsAtMostTwiceAMinute) {
   state.job.saved = {.generation = 1, .step = 10, .at = {}};  // the state it resumed from
   EXPECT_THAT(texts(), IsEmpty());
   state.job.saved = {.generation = 1, .step = 20, .at = TimePoint(100s)};
@@ -112,7 +112,7 @@ TEST_F(Watch, ReportsCheckpointsAtMostTwiceAMinute) {
   EXPECT_THAT(texts(), ElementsAre("the state of step 60 is saved"));
 }
 
-TEST_F(Watch, NamesTheRequesterOfAStop) {
+TEST_F(WatchOfACluster, NamesTheRequesterOfAStop) {
   state.job.stop = StopRequest{.reason = "pfcctl stop", .at = {}, .leaving = {}};
   EXPECT_THAT(texts(), ElementsAre("stop requested by pfcctl stop"));
   EXPECT_THAT(texts(), IsEmpty());

@@ -62,7 +62,7 @@ TEST_F(HistoryOfAJob, MergesNewReportsInPairsAfterItsPointsWereMerged) {
   EXPECT_EQ(curve.points().size(), Curve::kMost / 2 + 1);
 }
 
-TEST_F(HistoryOfAJob, KeepsAPeakHoweverOldItIs) {
+TEST_F(HistoryOfAJob, KeepsAPeakOfAnyAge) {
   reports(1, 1'000, 5);
   for (int i = 2; i < 30 * kMost; ++i) reports(i, 1);
   EXPECT_EQ(curve.points().front().loss.most, 1'000);

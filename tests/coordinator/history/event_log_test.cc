@@ -24,7 +24,7 @@ TEST(EventLog, NumbersEventsFromOne) {
   EXPECT_EQ(log.newest(), 2);
 }
 
-TEST(EventLog, KeepsTheNewestOnes) {
+TEST(EventLog, KeepsTheNewestEvents) {
   EventLog log;
   for (int i = 0; i < 5'000; ++i) log.add(event(ClusterEvent::Kind::kHost, "host"));
   EXPECT_EQ(log.events().size(), EventLog::kMost);

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using testing::Rendezvous;
 
-TEST_F(Rendezvous, TheNextJobKeepsOnlyTheHostsOfThePreviousOne) {
+TEST_F(Rendezvous, TheNextJobKeepsOnlyTheHostsOfThePreviousJob) {
   trains_on_two_hosts();
   exits(0, {.signal = 9});
   end_job(state, now);

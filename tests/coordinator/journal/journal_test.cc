@@ -83,7 +83,7 @@ TEST_F(JournalTest, WritesAChangeOfSeveralValuesAsOneRecord) {
   EXPECT_EQ(on_disk().records, 2);  // the first one has the initial contents
 }
 
-TEST_F(JournalTest, ErasesAllKeysOfAPrefixExceptTheGivenOnes) {
+TEST_F(JournalTest, ErasesAllKeysOfAPrefixExceptTheGivenKeys) {
   Journal journal(options(), contents());
   for (const char* key : {"worker/0", "worker/1", "worker/2", "x"}) journal.put(key, "1");
   journal.keep_only("worker/", {"worker/1"});

@@ -28,7 +28,7 @@ class SavedState : public testing::Rendezvous {
   }
 };
 
-TEST_F(SavedState, ContainsEverythingThatDecidesAboutAGeneration) {
+TEST_F(SavedState, ContainsAllStateOfAGenerationThatDecisionsUse) {
   trains();
   state.job.restarts = 7;
   state.job.last_restart = Incident{.rank = 1, .who = "rank 1", .what = "crashed", .at = now};
@@ -85,7 +85,7 @@ TEST_F(SavedState, ContainsPlannedChangesOfAGeneration) {
   EXPECT_NEAR(seconds_since(copy.job.saved.at, now), 60, 2);
 }
 
-TEST_F(SavedState, ContainsBlameAndBudget) {
+TEST_F(SavedState, ContainsFailuresOfSlotsAndSpentRestarts) {
   trains();
   add_failure(state.job.blame, "b", 0, 2, "killed", now - 100s);
   leave_out(state.job.blame.records.front(), now - 100s);
@@ -211,7 +211,7 @@ TEST_F(SavedState, LetsHostsJoinOnlyAfterTheirAgentsRegisterAgain) {
   EXPECT_EQ(tick().reason, "training; host c joins at the next checkpoint");
 }
 
-TEST_F(SavedState, ReadmitsASlotIfTooFewAreLeft) {
+TEST_F(SavedState, ReadmitsAnExcludedSlotIfTooFewSlotsAreLeft) {
   trains_on_two_hosts();
   add_failure(state.job.blame, "b", 0, 2, "killed", now);
   leave_out(state.job.blame.records.front(), now);

@@ -27,7 +27,7 @@ SimulatedHosts three_hosts() {
   return hosts;
 }
 
-TEST(ChooseNetwork, TakesTheFastest) {
+TEST(ChooseNetwork, TakesTheFastestNetwork) {
   SimulatedHosts hosts = three_hosts();
   hosts.speed("10.9.0.0/24", 9.4e9);
   const NetworkChoice choice = hosts.measured();
@@ -55,7 +55,7 @@ TEST(ChooseNetwork, PrefersTheCoordinatorsNetworkIfAboutEquallyFast) {
   EXPECT_THAT(hosts.chosen(), ElementsAre("10.9.0.1", "10.9.0.2", "10.9.0.3"));
 }
 
-TEST(ChooseNetwork, TakesAFastNetworkOnlyIfItReachesAllInBothDirections) {
+TEST(ChooseNetwork, TakesAFastNetworkOnlyIfItReachesAllHostsInBothDirections) {
   SimulatedHosts hosts = three_hosts();
   hosts.speed("10.9.0.0/24", 9.4e9);
   hosts.cut("10.9.0.3", "10.9.0.2");
@@ -82,7 +82,7 @@ TEST(ChooseNetwork, RejectsABridgeThatIsPrivateToEachHost) {
   EXPECT_THAT(hosts.chosen(), ElementsAre("10.0.0.1", "10.0.0.2"));
 }
 
-TEST(ChooseNetwork, TakesIpv6IfIpv4DoesNotReachAll) {
+TEST(ChooseNetwork, TakesIpv6IfIpv4DoesNotReachAllHosts) {
   SimulatedHosts hosts;
   hosts.host("a", {"eth0 10.0.0.1/24", "eth0 fd00::1/64"});
   hosts.host("b", {"eth0 10.0.0.2/24", "eth0 fd00::2/64"});
@@ -91,7 +91,7 @@ TEST(ChooseNetwork, TakesIpv6IfIpv4DoesNotReachAll) {
   EXPECT_THAT(hosts.chosen(), ElementsAre("fd00::1", "fd00::2"));
 }
 
-TEST(ChooseNetwork, MeasuresOnlyOneNetworkOfTheSameInterfaces) {
+TEST(ChooseNetwork, MeasuresOnlyOneOfTwoNetworksOnTheSameInterfaces) {
   SimulatedHosts hosts;
   hosts.host("a", {"eth0 10.0.0.1/24", "eth0 fd00::1/64"});
   hosts.host("b", {"eth0 10.0.0.2/24", "eth0 fd00::2/64"});
@@ -99,7 +99,7 @@ TEST(ChooseNetwork, MeasuresOnlyOneNetworkOfTheSameInterfaces) {
   EXPECT_EQ(hosts.transfers, 2);
 }
 
-TEST(ChooseNetwork, FollowsAnInterfaceOverRouters) {
+TEST(ChooseNetwork, TakesNetworksOfOneInterfaceThatRoutersConnect) {
   SimulatedHosts hosts;
   hosts.host("a", {"eth0 10.0.1.1/24"});
   hosts.host("b", {"eth0 10.0.2.1/24"});
@@ -141,7 +141,7 @@ TEST(ChooseNetwork, NamesAPairWithoutACommonAddressFamily) {
             "have no IP version in common");
 }
 
-TEST(ChooseNetwork, SaysWhyNoNetworkReachesAllEvenIfEveryPairHasOne) {
+TEST(ChooseNetwork, SaysWhyNoNetworkReachesAllHostsAlthoughEachPairSharesANetwork) {
   SimulatedHosts hosts;  // a ring of cables: every host reaches the others through different ports
   hosts.host("a", {"p1 10.0.0.1/24", "p2 10.2.0.1/24"});
   hosts.host("b", {"p1 10.0.0.2/24", "p2 10.1.0.2/24"});
@@ -296,7 +296,7 @@ TEST(ChooseNetwork, NamesTheLaterOfTwoHostsThatDoNotReachEachOther) {
   EXPECT_THAT(hosts.measured().apart, ElementsAre(1));
 }
 
-TEST(HostsApart, AreTheSmallerPartOfAPartitionedNetwork) {
+TEST(UnreachableHosts, AreTheSmallerPartOfAPartitionedNetwork) {
   Reach reach(5);
   for (int from = 0; from < 5; ++from) {
     for (int to = 0; to < 5; ++to) {

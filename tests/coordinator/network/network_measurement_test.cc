@@ -23,7 +23,7 @@ SimulatedHosts hosts_in_one_network(int count) {
   return hosts;
 }
 
-TEST(NetworkMeasurement, ListensBeforeAnythingConnects) {
+TEST(NetworkMeasurement, LetsAllHostsListenBeforeAnyConnects) {
   SimulatedHosts hosts = hosts_in_one_network(2);
   NetworkMeasurement measurement = hosts.measurement();
   ASSERT_EQ(hosts.sent.size(), 2U);
@@ -34,7 +34,7 @@ TEST(NetworkMeasurement, ListensBeforeAnythingConnects) {
   EXPECT_EQ(hosts.sent[1].second.secret().size(), 32U);
 }
 
-TEST(NetworkMeasurement, NotifiesAllAgentsOfItsEnd) {
+TEST(NetworkMeasurement, NotifiesAllAgentsWhenItEnds) {
   SimulatedHosts hosts = hosts_in_one_network(2);
   hosts.measured();
   EXPECT_THAT(hosts.told_end, ElementsAre(0, 1));
@@ -116,12 +116,12 @@ TEST(NetworkMeasurement, RefusesAReportOfMoreResultsThanTests) {
   EXPECT_EQ(measurement.choice()->text, "host host0: its agent's answer is incomplete");
 }
 
-TEST(TriedBy, IncludesAllPairsOfAFewHosts) {
+TEST(HostsToTry, IncludeAllOtherHostsIfThereAreFew) {
   EXPECT_THAT(tried_by(1, 4), ElementsAre(0, 2, 3));
   EXPECT_EQ(tried_by(5, kAllPairs).size(), 63U);
 }
 
-TEST(TriedBy, IncludesNeighboursAndTheFirstHostIfThereAreMany) {
+TEST(HostsToTry, IncludeOnlyNeighboursAndTheFirstHostIfThereAreMany) {
   EXPECT_THAT(tried_by(500, 1'000), UnorderedElementsAre(0, 499, 501));
   EXPECT_THAT(tried_by(999, 1'000), UnorderedElementsAre(0, 998));
   EXPECT_EQ(tried_by(0, 1'000).size(), 999U);
@@ -134,7 +134,7 @@ TEST(NetworkMeasurement, MeasuresAThousandHostsWithAFewTestsEach) {
   EXPECT_EQ(hosts.most_tests, 3);
 }
 
-TEST(NetworkMeasurement, MeasuresAllPairsOfACheck) {
+TEST(NetworkMeasurement, MeasuresAllPairsOfHostsForACheck) {
   SimulatedHosts hosts = hosts_in_one_network(5);
   NetworkMeasurement measurement = hosts.measurement("", NetworkMeasurement::Pairs::kAll);
   hosts.answer(measurement);

@@ -54,7 +54,7 @@ TEST_F(JoinFileTest, ExistsAsLongAsTheCoordinator) {
   EXPECT_FALSE(std::filesystem::exists(folder / "join"));
 }
 
-TEST_F(JoinFileTest, RemovesNoOtherFile) {
+TEST_F(JoinFileTest, RemovesOnlyItsOwnFile) {
   {
     JoinFile::Options rarely = options(folder / "join");
     rarely.renewed_after = 1h;

@@ -20,7 +20,7 @@ TEST(SetUpGrpc, DisablesDeadlockDetection) {
   const absl::MutexLock a(&first);
 }
 
-TEST(SetUpGrpc, PrintsNothingAboutMessagesOfClients) {
+TEST(SetUpGrpc, DoesNotLogMessagesOfClients) {
   set_up_grpc();
   ::testing::internal::CaptureStderr();
   proto::StopRequest request;

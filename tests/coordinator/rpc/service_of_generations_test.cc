@@ -237,7 +237,7 @@ TEST_F(Generations, AsksASilentAgentToRegisterAgain) {
   EXPECT_EQ(again.is_told_workers().slots(0).incarnation(), 2);
 }
 
-TEST_F(Generations, RefusesTheOldAgentOfALostHostOnceANewOneHasRegistered) {
+TEST_F(Generations, RefusesTheOldAgentOfALostHostOnceANewAgentHasRegistered) {
   RendezvousConfig config = with_restarts(1);
   config.limits.silence = 5s;
   RunningCoordinator other({{.name = "a", .slots = 1}}, config);

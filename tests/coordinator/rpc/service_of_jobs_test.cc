@@ -203,7 +203,7 @@ TEST(Metrics, AreWrittenToTheJournalAtMostOnceIn100Ms) {
   });
 }
 
-TEST_F(ServiceOfJobs, StopsOnlyAJobThatIsNamed) {
+TEST_F(ServiceOfJobs, RefusesAStopWithoutTheIdOfAJob) {
   VoiceOfAgent agent(coordinator.address(), "a");
   const std::string running = submits();
   is_told_a_job(agent);
@@ -214,7 +214,7 @@ TEST_F(ServiceOfJobs, StopsOnlyAJobThatIsNamed) {
   EXPECT_TRUE(stops(running.substr(0, 10)).ok());
 }
 
-TEST_F(ServiceOfJobs, HasNoTextInTheLogOfAJobThatWaits) { EXPECT_TRUE(reads_log(submits()).ok()); }
+TEST_F(ServiceOfJobs, ReturnsAnEmptyLogForAQueuedJob) { EXPECT_TRUE(reads_log(submits()).ok()); }
 
 TEST_F(ServiceOfJobs, SaysThatAJobRemovedFromTheQueueHasNoLog) {
   const std::string job = submits();

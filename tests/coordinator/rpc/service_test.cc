@@ -79,7 +79,7 @@ TEST_F(ServiceOfOneHost, RefusesAnotherVersionAndNamesBoth) {
   EXPECT_THAT(status.error_message(), AllOf(HasSubstr("0.0.1"), HasSubstr(version())));
 }
 
-TEST_F(ServiceOfOneHost, LetsARestartedAgentReplaceTheOldOneAndRefusesTheOldOne) {
+TEST_F(ServiceOfOneHost, LetsANewAgentReplaceTheOldAgentWhichIsThenRefused) {
   begin_generation();
   VoiceOfAgent second_agent(coordinator.address(), "a", "second");
   EXPECT_TRUE(second_agent.hears().has_registered());
@@ -147,7 +147,7 @@ TEST_F(ServiceOfOneHost, RefusesAJoinAfterItsTimeoutAndNamesTheMissingRank) {
               HasSubstr("rank 1 (host a, slot 1) has not joined after"));
 }
 
-TEST_F(ServiceOfOneHost, RefusesTheJoinOfAWorkerThatIsNotWanted) {
+TEST_F(ServiceOfOneHost, RefusesToLetAnUnexpectedWorkerJoin) {
   begin_generation();
   EXPECT_THAT(message_of<CommError>([&] { worker(7)->join(1s); }),
               HasSubstr("slot 7 of this agent (incarnation 1) is not expected"));
@@ -208,7 +208,7 @@ TEST_F(ServiceOfOneHost, IgnoresReportsOfAnAgentAboutAnotherJob) {
   EXPECT_EQ(coordinator.status().workers(0).state(), "joined");
 }
 
-TEST_F(ServiceOfOneHost, GivesTheValuesOfOneWorkerToTheOthers) {
+TEST_F(ServiceOfOneHost, SendsAValueThatOneWorkerSetsToTheOthers) {
   join_both();
   auto waiting = std::async(std::launch::async, [&] { return second->get("nccl/id", 20s); });
   const std::vector<char> opaque{'\0', '\xff', 'x', '\n'};
@@ -216,7 +216,7 @@ TEST_F(ServiceOfOneHost, GivesTheValuesOfOneWorkerToTheOthers) {
   EXPECT_EQ(waiting.get(), opaque);
 }
 
-TEST_F(ServiceOfOneHost, GivesTheValuesOfAllWorkersInOneCall) {
+TEST_F(ServiceOfOneHost, ReturnsTheValuesOfAllWorkersInOneCall) {
   join_both();
   auto waiting = std::async(std::launch::async, [&] { return second->get_all("here/", 2, 20s); });
   second->set("here/1", {'b'});
@@ -238,7 +238,7 @@ TEST_F(ServiceOfOneHost, NamesAMissingValueAfterTheTimeout) {
               HasSubstr("key 'gloo/7' was not set in time"));
 }
 
-TEST_F(ServiceOfOneHost, KeepsTheProgressThatComesWithTheEnd) {
+TEST_F(ServiceOfOneHost, KeepsTheProgressInAWorkersFinalReport) {
   join_both();
   Progress progress{.step = 41, .total_steps = 100, .phase = "forward", .loss = 3.5};
   progress.samples_per_second = 20;
@@ -313,7 +313,7 @@ TEST_F(ServiceOfOneHost, FailsTheJobOfASilentWorker) {
   EXPECT_THAT(other.verdict().message, HasSubstr("silent for"));
 }
 
-TEST_F(ServiceOfOneHost, AsksTheAgentWhatAStuckWorkerDoesAndNamesIt) {
+TEST_F(ServiceOfOneHost, NamesAStuckWorkerWithItsAgentsDescription) {
   RendezvousConfig config = testing::impatient();
   config.limits.pace = {.floor = 1s, .factor = 1, .unknown = 1s};
   RunningCoordinator other({{.name = "a", .slots = 2}}, config);
@@ -345,7 +345,7 @@ TEST_F(ServiceOfOneHost, AsksTheAgentWhatAStuckWorkerDoesAndNamesIt) {
   EXPECT_THAT(
       other.verdict().message,
       AllOf(HasSubstr("rank 1 (host a, slot 1): no progress for "),
-            HasSubstr("at step 3 in forward while 1 other waits for it in all_gather "
+            HasSubstr("at step 3 in forward while 1 other worker waits for it in all_gather "
                       "(number 9 of communicator 'step'); state R (runs) main thread computes")));
 }
 

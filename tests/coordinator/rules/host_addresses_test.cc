@@ -13,7 +13,7 @@ bool admits(const std::string& wish, const std::string& address,
   return NetworkWish(wish).admits({.interface = interface, .address = address, .prefix = 24});
 }
 
-TEST(NetworkWish, AdmitsTheAddressesOfANetwork) {
+TEST(NetworkOption, AdmitsTheAddressesOfANetwork) {
   EXPECT_TRUE(admits("10.0.0.0/8", "10.255.3.4"));
   EXPECT_FALSE(admits("10.0.0.0/8", "11.0.0.1"));
   EXPECT_TRUE(admits("10.1.2.0/23", "10.1.3.255"));
@@ -24,20 +24,20 @@ TEST(NetworkWish, AdmitsTheAddressesOfANetwork) {
   EXPECT_FALSE(admits("0.0.0.0/0", "fd00::1"));
 }
 
-TEST(NetworkWish, AdmitsOneAddress) {
+TEST(NetworkOption, AdmitsOneAddress) {
   EXPECT_TRUE(admits("10.0.0.1", "10.0.0.1"));
   EXPECT_FALSE(admits("10.0.0.1", "10.0.0.2"));
   EXPECT_TRUE(admits("FD00::0:1", "fd00::1"));
 }
 
-TEST(NetworkWish, AdmitsTheAddressesOfAnInterface) {
+TEST(NetworkOption, AdmitsTheAddressesOfAnInterface) {
   EXPECT_TRUE(admits("eth1", "10.0.0.1", "eth1"));
   EXPECT_FALSE(admits("eth1", "10.0.0.1", "eth0"));
 }
 
-TEST(NetworkWish, AdmitsEverythingWhenItIsEmpty) { EXPECT_TRUE(admits("", "fd00::1")); }
+TEST(NetworkOption, AdmitsAllAddressesWhenEmpty) { EXPECT_TRUE(admits("", "fd00::1")); }
 
-TEST(NetworkWish, RejectsInvalidNetworks) {
+TEST(NetworkOption, RejectsInvalidNetworks) {
   for (const char* text : {"10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/8x", "10.0.0",
                            "a b", "fd00::/129", "eth0/8", "an_interface_name"}) {
     EXPECT_THROW(NetworkWish{text}, InputError) << text;

@@ -35,7 +35,7 @@ TEST_F(JobProgressOfTwoWorkers, HasTheStepOfRankZeroAndTheSpeedOfAll) {
   EXPECT_EQ(progress.samples_per_second(), 84);
 }
 
-TEST_F(JobProgressOfTwoWorkers, HasNoTimeLeftAfterOneReport) {
+TEST_F(JobProgressOfTwoWorkers, DoesNotEstimateTheTimeLeftAfterOneReport) {
   reports(0, 10, 40);
   EXPECT_FALSE(progress.remaining_seconds());
   EXPECT_EQ(progress_line(progress), "step 10/200 (5 %)  epoch 3  loss 1.5000  40.0 samples/s");

@@ -43,7 +43,7 @@ TEST_F(Rendezvous, LimitsAnImpossibleNumberOfGpus) {
   EXPECT_THAT(slots(), ElementsAre(1024, 1));
 }
 
-TEST_F(Rendezvous, FailsAJobForGpusBeforeItStartsWhenAHostHasNone) {
+TEST_F(Rendezvous, FailsAJobForGpusBeforeItStartsWhenAHostHasNoGpu) {
   state.job.device = DeviceChoice::kCuda;
   expect_hosts({{"a", 1}, {"b", 1}, {"c", 1}});
   registers("a", 1);

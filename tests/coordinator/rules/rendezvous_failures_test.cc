@@ -57,7 +57,7 @@ TEST_F(Rendezvous, PrefersAWorkersReportToItsExitCode) {
   EXPECT_EQ(verdict(state).worker_exit_code, 2);
 }
 
-TEST_F(Rendezvous, MakesReportsOnePrintableLine) {
+TEST_F(Rendezvous, ShowsAReportAsOnePrintableLine) {
   trains_on_two_hosts();
   reports(1, proto::OUTCOME_FAILED, "first\nsecond\x1b[2J \xff\xc3\xa9");
   EXPECT_THAT(verdict(state).message, HasSubstr("first second [2J ?\xc3\xa9"));
@@ -180,7 +180,7 @@ TEST_F(Rendezvous, NamesTheHostIfAllItsRanksReportTheSameFailure) {
   EXPECT_EQ(verdict(state).message, "job failed: ranks 1-3: rec: not found");
 }
 
-TEST_F(Rendezvous, BlamesNoWorkerForTimeInWhichTheCoordinatorDidNotRun) {
+TEST_F(Rendezvous, DoesNotCountTimeInWhichTheCoordinatorDidNotRun) {
   trains_on_two_hosts();
   now += 90s;
   postpone(state, 90s);
@@ -189,7 +189,7 @@ TEST_F(Rendezvous, BlamesNoWorkerForTimeInWhichTheCoordinatorDidNotRun) {
   EXPECT_EQ(does(), "blame, blame");
 }
 
-TEST(Apply, FailsOnceAndMarksTheSignalsThatWereSent) {
+TEST(ApplyAction, RecordsOneFailureAndTheTimesOfSignals) {
   ClusterState state;
   const TimePoint now{5s};
   apply(state, action::Blame{{.rank = {}, .host = {}, .who = "host a", .what = "late"}}, now);

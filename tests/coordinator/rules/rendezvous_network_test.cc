@@ -59,7 +59,7 @@ TEST_F(RendezvousOverNetworks, MeasuresTheNetworkWhenAllHostsHaveRegistered) {
   EXPECT_EQ(does(), "start");
 }
 
-TEST_F(RendezvousOverNetworks, DoesNotMeasureForOneHost) {
+TEST_F(RendezvousOverNetworks, DoesNotMeasureTheNetworkOfASingleHost) {
   expect_hosts({{"a", 2}});
   registers_with_address("a", "agent a");
   EXPECT_EQ(does(), "start");
@@ -105,7 +105,7 @@ TEST_F(RendezvousOverNetworks, DoesNotMeasureAgainWhenOnlyAWorkerIsReplaced) {
   EXPECT_EQ(does(), "start");
 }
 
-TEST_F(RendezvousOverNetworks, KeepsNoWorkerWhenTheNetworkChanges) {
+TEST_F(RendezvousOverNetworks, ReplacesAllWorkersWhenTheNetworkChanges) {
   comes_back();
   tick();
   measured();

@@ -41,7 +41,7 @@ TEST_F(Restarts, ReplacesAWorkerThatWasKilledAndKeepsTheOthers) {
   EXPECT_EQ(state.job.current.workers[1].pid, 201);
 }
 
-TEST_F(Restarts, EndsImmediatelyIfAWorkerCannotBeRun) {
+TEST_F(Restarts, EndsImmediatelyIfAWorkerCannotBeStarted) {
   for (const int code : {126, 127}) {
     state = {};
     expect_hosts({{"a", 1}, {"b", 1}});
@@ -69,7 +69,7 @@ TEST_F(Restarts, EndsIfAWorkerFailsThreeTimesInTheSameWayBeforeJoining) {
               HasSubstr("happened 3 times before the worker joined: check the program and its"));
 }
 
-TEST_F(Restarts, ForgetsEverythingOfTheLastGeneration) {
+TEST_F(Restarts, ResetsTheStateOfWorkersForTheNextGeneration) {
   trains_on_two_hosts();
   progresses(0, 7, "forward");
   leaves(0);
@@ -116,7 +116,7 @@ TEST_F(Restarts, UsesAnotherRestartWhenAWorkerThatHasJoinedAgainDies) {
   EXPECT_EQ(state.job.restarts, 2);
 }
 
-TEST_F(Restarts, RemembersWhatEndedEachGeneration) {
+TEST_F(Restarts, RecordsTheFailureThatEndedAGeneration) {
   trains_on_two_hosts();
   leaves(0);
   loses(1);
@@ -161,14 +161,14 @@ TEST_F(Restarts, DoesNotRestartIfAWorkerHasCompleted) {
   EXPECT_FALSE(may_restart(state, config));
 }
 
-TEST_F(Restarts, DoesNotBeginAgainAfterAStop) {
+TEST_F(Restarts, DoesNotRestartAfterAStop) {
   trains_on_two_hosts();
   state.job.stop = StopRequest{.reason = "SIGINT", .at = now};
   loses(1);
   EXPECT_FALSE(may_restart(state, config));
 }
 
-TEST_F(Restarts, DoesNotBeginAgainWhenAHostNeverCame) {
+TEST_F(Restarts, DoesNotRestartIfAHostNeverRegistered) {
   expect_hosts({{"a", 1}});
   passes(60s);
   EXPECT_EQ(does(), "blame");
@@ -237,7 +237,7 @@ TEST_F(Restarts, WaitsForASilentHostToRegisterAgain) {
   EXPECT_EQ(members.at(1).survivor, 0) << "a worker of a lost host does not stay";
 }
 
-TEST_F(Restarts, GivesUpAHostThatDoesNotComeBack) {
+TEST_F(Restarts, EndsTheJobIfAHostDoesNotReturn) {
   trains_on_two_hosts();
   falls_silent("b");
   EXPECT_EQ(does(), "blame");

@@ -42,7 +42,7 @@ TEST_F(Rendezvous, FailsWithTheCommandToRunWhenAHostDoesNotRegister) {
             "--coordinator 10.0.0.1:7450 --host b");
 }
 
-TEST_F(Rendezvous, NamesTheRefusedAgentIfAHostHasNone) {
+TEST_F(Rendezvous, NamesTheRefusedAgentIfAHostHasNoAgent) {
   expect_hosts({{"a", 1}, {"b", 1}});
   registers("a");
   state.refused_agent = "host NODE (10.0.0.7) is not in the coordinator's --hosts";
@@ -105,7 +105,7 @@ TEST_F(Rendezvous, SaysThatNoNameServerHasAnsweredAndWhatToRun) {
                         "run there: pfc-agent --coordinator 10.0.0.1:7450 --host bb"));
 }
 
-TEST_F(Rendezvous, StatusNamesTheRefusedAgentWhileAHostHasNone) {
+TEST_F(Rendezvous, StatusNamesTheRefusedAgentWhileAHostHasNoAgent) {
   expect_hosts({{"a", 1}, {"b", 1}});
   registers("a");
   state.refused_agent = "host NODE (10.0.0.7) is not in the coordinator's --hosts";
@@ -164,7 +164,7 @@ TEST_F(Rendezvous, WaitsForALongStartThatProgresses) {
   EXPECT_EQ(does(), "wait") << "no limit on the duration of a step";
 }
 
-TEST_F(Rendezvous, KeepsItsReasonWhileNothingChanges) {
+TEST_F(Rendezvous, RepeatsTheSameReasonWhileNothingChanges) {
   trains_on_two_hosts();
   const std::string before = tick().reason;
   passes(7s);

@@ -91,7 +91,7 @@ TEST_F(Rendezvous, NamesAnAgentThatIsSilentDuringAStop) {
   EXPECT_THAT(verdict(state).message, HasSubstr("host b: its agent has been silent for 30 s"));
 }
 
-TEST_F(Rendezvous, WaitsForNoCheckpointAfterASecondStop) {
+TEST_F(Rendezvous, DoesNotWaitForACheckpointAfterASecondStop) {
   trains_on_two_hosts();
   state.job.stop = StopRequest{.reason = "SIGINT", .at = now};
   tick();

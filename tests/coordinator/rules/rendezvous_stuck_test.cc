@@ -75,11 +75,10 @@ TEST_F(StuckWorkers, AnAwaitedWorkerIsNamedWithItsDescription) {
   EXPECT_EQ(does(), "wait");
   describes(2, "state R (runs); main thread computes");
   EXPECT_EQ(does(), "blame");
-  EXPECT_EQ(
-      verdict(state).message,
-      "job failed: rank 2 (host b, slot 0, pid 102): no progress for 30 s at step 4 in "
-      "forward while 2 others wait for it in all_gather (number 9 of communicator 'step'); state R "
-      "(runs); main thread computes");
+  EXPECT_EQ(verdict(state).message,
+            "job failed: rank 2 (host b, slot 0, pid 102): no progress for 30 s at step 4 in "
+            "forward while 2 other workers wait for it in all_gather (number 9 of communicator "
+            "'step'); state R (runs); main thread computes");
 }
 
 TEST_F(StuckWorkers, AnAgentThatDoesNotAnswerDelaysTheBlameByTwoSeconds) {

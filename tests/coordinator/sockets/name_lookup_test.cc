@@ -75,7 +75,7 @@ TEST_F(RepeatedLookups, ContinueForANameWithoutAnswerUntilTheyAreStopped) {
               ElementsAre(ElementsAre("a", "dead"), ElementsAre("dead"), ElementsAre("dead")));
 }
 
-TEST_F(RepeatedLookups, EndBeforeTheLimit) {
+TEST_F(RepeatedLookups, DoNotBeginAfterTheirLimit) {
   lookup_.limit = 1ms;
   EXPECT_THAT(names_of_lookups(), IsEmpty());
 }

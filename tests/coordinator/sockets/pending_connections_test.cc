@@ -158,7 +158,7 @@ TEST_F(PendingConnectionsTest, ReportsOnceEachPeerThatDoesNotAcknowledgeData) {
   EXPECT_THAT(stalled, ::testing::UnorderedElementsAre("127.0.0.2", "127.0.0.3"));
 }
 
-TEST_F(PendingConnectionsTest, AreLeftAloneOnceAuthenticated) {
+TEST_F(PendingConnectionsTest, StayOpenOnceAuthenticated) {
   auto connections = limited({.all = 1, .patience = 1ms});
   const Connection known = connects(1);
   connections.add(Fd(known.fd));

@@ -68,7 +68,7 @@ TEST_F(FindJournalsTest, FindsTheJournalOfTheSameCommand) {
   EXPECT_THAT(journals.notes, IsEmpty());
 }
 
-TEST_F(FindJournalsTest, LeavesALivingCoordinatorAlone) {
+TEST_F(FindJournalsTest, IgnoresTheJournalOfARunningCoordinator) {
   const auto living = coordinator(command("aaaa"));
   // If the new file counted as untouched, this would wait until the test times out.
   EXPECT_FALSE(find_journals(folder.path(), command("bbbb"), "auto", {.untouched = 1h}).found);
@@ -115,7 +115,7 @@ TEST_F(FindJournalsTest, FailsIfTheLockOfADeadCoordinatorIsNotReleased) {
   EXPECT_FALSE(find_journals(folder.path(), command("bbbb"), "auto", brief).found);
 }
 
-TEST_F(FindJournalsTest, LetsOnlyOneOfTwoTakeOver) {
+TEST_F(FindJournalsTest, LetsOnlyOneOfTwoCoordinatorsTakeOver) {
   coordinator(command("aaaa"));
   FoundJournals first = search(command("bbbb"));
   ASSERT_TRUE(first.found);
@@ -161,7 +161,7 @@ TEST_F(FindJournalsTest, ReturnsJournalsOfOtherJobsAsUnused) {
   EXPECT_THAT(ids(search(command("eeee")).unused), ElementsAre("aaaa", "bbbb"));
 }
 
-TEST_F(FindJournalsTest, ReturnsAnUnwantedJournalAsUnused) {
+TEST_F(FindJournalsTest, ReturnsAJournalAsUnusedWithTakeOverNever) {
   coordinator(command("aaaa"));
   const FoundJournals journals = search(command("bbbb"), "never");
   EXPECT_THAT(ids(journals.unused), ElementsAre("aaaa"));
@@ -190,7 +190,7 @@ TEST_F(FindJournalsTest, NeverForgetsAService) {
   EXPECT_TRUE(search(service).found);
 }
 
-TEST_F(FindJournalsTest, NeedsAChoiceAmongSeveral) {
+TEST_F(FindJournalsTest, RequiresTakeOverToChooseAmongSeveralJournals) {
   coordinator(command("aaaa"));
   coordinator(command("bbbb"));
   try {

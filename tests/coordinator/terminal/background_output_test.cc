@@ -74,7 +74,7 @@ TEST(BackgroundOutput, WritesEachStreamToItsDescriptor) {
   EXPECT_EQ(err.read_until("training\n"), "careful\npfc-coordinator: training\n");
 }
 
-TEST(BackgroundOutput, KeepsTheOrderIfBothAreOneFile) {
+TEST(BackgroundOutput, KeepsTheOrderIfBothStreamsAreOneFile) {
   Reader both;
   const int again = dup(both.fd());
   {

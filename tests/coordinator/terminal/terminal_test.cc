@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::EndsWith;
 
-TEST(Terminal, LeavesLinesOfRankZeroUnchangedAndMarksTheOthers) {
+TEST(Terminal, LeavesLinesOfRankZeroUnchangedAndMarksThoseOfOtherRanks) {
   testing::TextOutput output;
   Terminal terminal(output, false);
   terminal.worker_line(0, false, "Training: step 1");

@@ -34,11 +34,11 @@ TEST(PlanTrace, EndsWithTheJob) {
   EXPECT_EQ(steps->last, 1'000);
 }
 
-TEST(PlanTrace, IsEmptyIfTheJobEndsBefore) {
+TEST(PlanTrace, IsEmptyIfTheJobEndsBeforeTheTraceCanStart) {
   EXPECT_FALSE(plan_trace({.steps = 20, .step = 999, .total_steps = 1'000, .step_seconds = 0.01}));
 }
 
-class Gatherer : public ::testing::Test {
+class GathererOfATrace : public ::testing::Test {
  protected:
   static constexpr std::int64_t kTrace = 7;
 
@@ -78,7 +78,7 @@ class Gatherer : public ::testing::Test {
   TimePoint now = Clock::now();
 };
 
-TEST_F(Gatherer, OrdersEachWorkerToRecord) {
+TEST_F(GathererOfATrace, OrdersEachWorkerToRecord) {
   begins();
   const auto order = gatherer.order(1);
   ASSERT_TRUE(order);
@@ -88,7 +88,7 @@ TEST_F(Gatherer, OrdersEachWorkerToRecord) {
   EXPECT_FALSE(gatherer.order(2));
 }
 
-TEST_F(Gatherer, DividesItsMemoryAmongTheWorkers) {
+TEST_F(GathererOfATrace, DividesItsMemoryAmongTheWorkers) {
   begins(2);
   const std::int64_t of_two = gatherer.order(0)->most_spans();
   begins(1'024);
@@ -96,14 +96,14 @@ TEST_F(Gatherer, DividesItsMemoryAmongTheWorkers) {
   EXPECT_GT(gatherer.order(0)->most_spans(), 1'000);
 }
 
-TEST_F(Gatherer, AnswersWithItsClock) {
+TEST_F(GathererOfATrace, AnswersWithItsClock) {
   begins();
   now += 2s;
   const auto reply = sends(0, "");
   EXPECT_EQ(std::get<proto::SendTraceReply>(reply).clock_ns(), 1'002'000'000'000);
 }
 
-TEST_F(Gatherer, PassesOnThePartsInOrder) {
+TEST_F(GathererOfATrace, ForwardsThePartsInOrder) {
   begins();
   sends(0, "first");
   sends(1, "second");
@@ -116,7 +116,7 @@ TEST_F(Gatherer, PassesOnThePartsInOrder) {
   EXPECT_THAT(reply->missing(), ElementsAre(0, 1));
 }
 
-TEST_F(Gatherer, EndsTheTraceWhenAllWorkersHaveSentTheirLastPart) {
+TEST_F(GathererOfATrace, EndsTheTraceWhenAllWorkersHaveSentTheirLastPart) {
   begins();
   sends(0, "a", true);
   sends(1, "b", true);
@@ -130,7 +130,7 @@ TEST_F(Gatherer, EndsTheTraceWhenAllWorkersHaveSentTheirLastPart) {
   EXPECT_EQ(reply->ranks(1).problem(), "");
 }
 
-TEST_F(Gatherer, AnswersAReaderBeforeThePartsArrive) {
+TEST_F(GathererOfATrace, AnswersAReaderBeforeThePartsArrive) {
   begins();
   const auto reply = reads();
   ASSERT_TRUE(reply);
@@ -139,7 +139,7 @@ TEST_F(Gatherer, AnswersAReaderBeforeThePartsArrive) {
   EXPECT_EQ(reply->step(), 13);
 }
 
-TEST_F(Gatherer, AnswersAWaitingReaderImmediately) {
+TEST_F(GathererOfATrace, AnswersAWaitingReaderImmediately) {
   begins();
   int answers = 0;
   proto::ReadTraceRequest request;
@@ -151,7 +151,7 @@ TEST_F(Gatherer, AnswersAWaitingReaderImmediately) {
   EXPECT_EQ(answers, 1);
 }
 
-TEST_F(Gatherer, NamesAWorkerThatDied) {
+TEST_F(GathererOfATrace, NamesAWorkerThatDied) {
   begins();
   sends(0, "a", true);
   gatherer.lose(1, "the worker has ended");
@@ -162,7 +162,7 @@ TEST_F(Gatherer, NamesAWorkerThatDied) {
   EXPECT_EQ(reply->ranks(1).problem(), "the worker has ended");
 }
 
-TEST_F(Gatherer, DoesNotWaitForAMuchSlowerWorker) {
+TEST_F(GathererOfATrace, DoesNotWaitForAMuchSlowerWorker) {
   begins();
   sends(0, "a", true);
   gatherer.expire(12, now + TraceGatherer::kSlowest - 1s);
@@ -171,7 +171,7 @@ TEST_F(Gatherer, DoesNotWaitForAMuchSlowerWorker) {
   EXPECT_FALSE(gatherer.goes_on());
 }
 
-TEST_F(Gatherer, RefusesUnrequestedParts) {
+TEST_F(GathererOfATrace, RefusesUnrequestedParts) {
   const auto wanted = [&](const auto& result) {
     return std::holds_alternative<proto::SendTraceReply>(result);
   };
@@ -185,7 +185,7 @@ TEST_F(Gatherer, RefusesUnrequestedParts) {
   EXPECT_EQ(std::get<Refusal>(sends(0, "a")).kind, Refusal::Kind::kInvalid);
 }
 
-TEST_F(Gatherer, KeepsNoMoreOfARankThanItsShare) {
+TEST_F(GathererOfATrace, KeepsAtMostItsShareOfEachRank) {
   begins();
   const std::string part(std::size_t{250} << 10, 'x');
   for (int i = 0; i < 100; ++i) sends(0, part);
@@ -202,14 +202,14 @@ TEST_F(Gatherer, KeepsNoMoreOfARankThanItsShare) {
   EXPECT_THAT(reads(100)->ranks(0).problem(), HasSubstr("more than its share of 2048 KiB"));
 }
 
-TEST_F(Gatherer, SendsNoReplyThatIsTooLarge) {
+TEST_F(GathererOfATrace, LimitsTheSizeOfAReply) {
   begins(16);
   const std::string part(std::size_t{200} << 10, 'x');
   for (Rank rank = 0; rank < 16; ++rank) sends(rank, part);
   EXPECT_LT(reads()->ByteSizeLong(), 2 * TraceGatherer::kMostBytesOfReply);
 }
 
-TEST_F(Gatherer, CountsAsUnreadWhenTheReaderStopsPolling) {
+TEST_F(GathererOfATrace, CountsAsUnreadWhenTheReaderStopsPolling) {
   begins();
   EXPECT_TRUE(gatherer.is_read(now + 1s));
   EXPECT_FALSE(gatherer.is_read(now + TraceGatherer::kUnread));
@@ -218,7 +218,7 @@ TEST_F(Gatherer, CountsAsUnreadWhenTheReaderStopsPolling) {
   EXPECT_FALSE(gatherer.is_read(now + TraceGatherer::kUnread));
 }
 
-TEST_F(Gatherer, ForgetsATraceAfterAWhile) {
+TEST_F(GathererOfATrace, ForgetsATraceAfterAWhile) {
   begins();
   gatherer.end("the job has ended");
   gatherer.expire(12, now);
@@ -227,7 +227,7 @@ TEST_F(Gatherer, ForgetsATraceAfterAWhile) {
   EXPECT_FALSE(reads());
 }
 
-TEST_F(Gatherer, LimitsTheTextsOfAWorkersSummary) {
+TEST_F(GathererOfATrace, LimitsTheTextsOfAWorkersSummary) {
   begins(1);
   proto::SendTraceRequest request;
   request.set_trace(kTrace);

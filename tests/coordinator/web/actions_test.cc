@@ -82,7 +82,7 @@ TEST_F(ActionsOfThePage, StopTheJobAndAreAudited) {
   is_audited(R"("what":"stop")");
 }
 
-TEST_F(ActionsOfThePage, AreNotForReaders) {
+TEST_F(ActionsOfThePage, AreRefusedToReaders) {
   for (const char* path : {"/api/stop", "/api/drain"}) {
     EXPECT_EQ(asks(path, R"({"job":"0123456789abcdef","host":"a"})", Role::kReader).status, 403);
   }
@@ -92,18 +92,18 @@ TEST_F(ActionsOfThePage, AreNotForReaders) {
   is_audited("wrong_role");
 }
 
-TEST_F(ActionsOfThePage, StopNoOtherJob) {
+TEST_F(ActionsOfThePage, StopOnlyTheJobThatTheRequestNames) {
   const HttpReply reply = asks("/api/stop", R"({"job":"fedcba9876543210"})");
   EXPECT_EQ(reply.status, 409) << reply.body;
   EXPECT_FALSE(verdict);
 }
 
-TEST_F(ActionsOfThePage, AreNotServedToAGet) {
+TEST_F(ActionsOfThePage, AreNotAvailableByGet) {
   EXPECT_EQ(asks("/api/stop").status, 404);
   EXPECT_FALSE(verdict);
 }
 
-TEST_F(ActionsOfThePage, SayWhatIsWrongWithARequest) {
+TEST_F(ActionsOfThePage, AnswerAnInvalidRequestWithAnError) {
   EXPECT_THAT(asks("/api/stop", "nonsense").body, HasSubstr("error"));
   EXPECT_EQ(asks("/api/stop", "[]").status, 400);
   EXPECT_EQ(asks("/api/stop", R"({"job":7})").status, 400);
@@ -121,7 +121,7 @@ TEST_F(ActionsOfThePage, DrainOnlyAKnownHost) {
   EXPECT_EQ(asks("/api/drain", R"({"job":"fedcba9876543210","host":"a"})").status, 409);
 }
 
-TEST_F(ActionsOfThePage, ReadNoLogBeforeThereIsOne) {
+TEST_F(ActionsOfThePage, ReturnAnEmptyLogBeforeAnyWorkerHasRun) {
   EXPECT_THAT(asks("/api/log?rank=0&part=-1&offset=100").body, HasSubstr(R"("text":"")"));
 }
 
@@ -143,7 +143,7 @@ TEST_F(ActionsOfThePage, ShareTheServerWithThePagesFilesAndMetrics) {
   EXPECT_THAT(asks("/metrics").body, HasSubstr("pfc_build_info"));
 }
 
-TEST_F(ActionsOfThePage, DoNotSendCachedFilesAgain) {
+TEST_F(ActionsOfThePage, FilesAreNotSentAgainIfCached) {
   const Asset& asset = assets().front();
   const auto reply = serve_asset({.path = "/assets/" + std::string(asset.name),
                                   .if_none_match = "W/\"0\", " + std::string(asset.etag)});

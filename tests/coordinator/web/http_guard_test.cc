@@ -55,7 +55,7 @@ TEST_F(ForeignPost, DoesNotIncludeThePagesOwnPost) {
   EXPECT_EQ(why_foreign(headers, false), std::nullopt);
 }
 
-TEST_F(ForeignPost, DoesNotIncludePostsOfOtherProgramsThanBrowsers) {
+TEST_F(ForeignPost, DoesNotIncludePostsOfProgramsThatAreNotBrowsers) {
   headers.origin = headers.sec_fetch_site = "";
   EXPECT_EQ(why_foreign(headers, false), std::nullopt);
 }

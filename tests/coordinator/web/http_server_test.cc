@@ -145,7 +145,7 @@ TEST_F(Http, AnswersWithAnErrorWhenAPageCannotBeMade) {
   EXPECT_THAT(get("/healthz"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(Http, ClosesTheOldestIdleConnectionForANewOne) {
+TEST_F(Http, ClosesTheOldestIdleConnectionToAcceptANewConnection) {
   boost::asio::io_context io;
   std::vector<tcp::socket> idle;
   for (int i = 0; i < 65; ++i) {
@@ -159,7 +159,7 @@ TEST_F(Http, ClosesTheOldestIdleConnectionForANewOne) {
   EXPECT_TRUE(error) << "the oldest connection was not closed";
 }
 
-TEST_F(Http, ClosesAnIdleConnectionForEachNewOne) {
+TEST_F(Http, ClosesOneIdleConnectionForEachNewConnection) {
   std::promise<void> all_are_there;
   boost::asio::post(loop, [&] { all_are_there.get_future().wait(); });
   boost::asio::io_context io;

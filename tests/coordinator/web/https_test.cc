@@ -98,7 +98,7 @@ TEST_F(Https, TakesTheTokenAsAPassword) {
   EXPECT_THAT(get("/", "Authorization: Basic " + encoded + "\r\n"), StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(Https, RefusesCallersWithoutATokenAndSaysHowToSendOne) {
+TEST_F(Https, RefusesCallersWithoutATokenAndSaysHowToSendTheToken) {
   for (const std::string& header :
        {std::string(), "Authorization: Bearer " + std::string(32, '0') + "\r\n",
         std::string("Authorization: Basic !!!!\r\n"), std::string("Authorization: Basic YTpi\r\n"),
@@ -169,7 +169,7 @@ TEST_F(Https, CountsConnectionsThatAreNotTls) {
       [&] { return gate.metrics_text().find("bad_handshake\"} 1") != std::string::npos; });
 }
 
-TEST_F(Https, ClosesTheOldestConnectionThatDoesNotShakeHandsForANewOne) {
+TEST_F(Https, ClosesTheOldestConnectionWithoutAHandshakeToAcceptANewConnection) {
   asio::io_context io;
   std::vector<tcp::socket> idle;
   for (int i = 0; i < 65; ++i) idle.emplace_back(io).connect(endpoint());

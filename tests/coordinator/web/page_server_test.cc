@@ -279,7 +279,7 @@ TEST_F(PageServer, LetsBrowsersCacheAFileForRevalidation) {
               AllOf(HasSubstr("ETag: \"1\"\r\n"), HasSubstr("Cache-Control: no-cache\r\n")));
 }
 
-TEST_F(PageServer, SendsAReplyThatIsMadeLater) {
+TEST_F(PageServer, SendsADeferredReply) {
   tcp::socket socket = connected();
   boost::asio::write(
       socket, boost::asio::buffer(std::string("GET /later HTTP/1.1\r\nHost: localhost\r\n\r\n")));
@@ -292,7 +292,7 @@ TEST_F(PageServer, SendsAReplyThatIsMadeLater) {
   later.clear();
 }
 
-TEST_F(PageServer, SendsEverythingFirstAndThenChanges) {
+TEST_F(PageServer, SendsTheWholeStateFirstAndThenChanges) {
   std::string text;
   tcp::socket socket = listens(text);
   read_until(socket, text, "data: {\"whole\":true");
@@ -313,7 +313,7 @@ TEST_F(PageServer, SendsACommentIfNothingChanges) {
   read_until(socket, text, ":\n\n");
 }
 
-TEST_F(PageServer, ProducesNothingWithoutReaders) {
+TEST_F(PageServer, DoesNotQueryTheSourceWithoutReaders) {
   {
     std::string text;
     const tcp::socket socket = listens(text);
@@ -357,7 +357,7 @@ TEST_F(QuietPageServer, FreesTheReadersPlaceWhenItDisconnects) {
   EXPECT_THAT(another, StartsWith("HTTP/1.1 200"));
 }
 
-TEST_F(PageServer, SendsEverythingAgainToAReaderWhoHasNotRead) {
+TEST_F(PageServer, SendsTheWholeStateAgainToAReaderWhoFellBehind) {
   // The reply is far longer than what sockets buffer.
   on_loop([&] { return (source.padding = "\"x\":\"" + std::string(8 << 20, 'x') + "\"").size(); });
   tcp::socket slow = connected();

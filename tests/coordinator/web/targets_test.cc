@@ -9,12 +9,12 @@ namespace {
 
 using nlohmann::json;
 
-TEST(Targets, ContainTheCoordinatorsAddress) {
+TEST(PrometheusTargets, ContainTheCoordinatorsAddress) {
   EXPECT_EQ(json::parse(coordinator_targets("10.0.0.1:7451")),
             json::parse(R"([{"targets": ["10.0.0.1:7451"], "labels": {}}])"));
 }
 
-TEST(Targets, ContainRegisteredHosts) {
+TEST(PrometheusTargets, ContainRegisteredHosts) {
   proto::StatusReply status;
   for (const auto& [name, address] :
        {std::pair{"a", "10.0.0.2"}, std::pair{"b\xff", "fd00::2"}, std::pair{"c", ""}}) {
@@ -29,7 +29,7 @@ TEST(Targets, ContainRegisteredHosts) {
                             {"targets": ["[fd00::2]"], "labels": {"host": "b\ufffd"}}])"));
 }
 
-TEST(Targets, AreAnEmptyListWithoutHosts) {
+TEST(PrometheusTargets, AreAnEmptyListWithoutHosts) {
   EXPECT_EQ(json::parse(host_targets({})), json::array());
 }
 

@@ -94,7 +94,7 @@ TEST_F(KeyValueStoreOfAGeneration, RefusesWaitingCallsWhenItIsCleared) {
   EXPECT_THAT(answers, ElementsAre("id=! going away"));
 }
 
-TEST_F(KeyValueStoreOfAGeneration, AnswersForAllKeysWhenTheLastOneIsSet) {
+TEST_F(KeyValueStoreOfAGeneration, AnswersForAllKeysWhenTheLastKeyIsSet) {
   values.set("here/1", "b");
   asks_for_all("here/", 3, 1s);
   asks_for_all("here/", 3, 1s);

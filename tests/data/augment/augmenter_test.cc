@@ -113,7 +113,7 @@ TEST(Augmenter, ChangesDoNotDependOnOtherChanges) {
 }
 
 /// Two positions above a billion must not have the same random numbers.
-TEST(Augmenter, DistinguishesPositionsAboveABillion) {
+TEST(Augmenter, DrawsDifferentNumbersForPositionsAboveABillion) {
   const Augmentation how{.flip = false, .colour = 1};
   const std::int64_t far = std::int64_t{1} << 40;
   EXPECT_NE(augmented(how, far), augmented(how, far + 1));
@@ -211,7 +211,7 @@ TEST(RandomResizedCrop, TakesTheCentreOfAVeryWideOrHighImage) {
   EXPECT_EQ(augmenter.region(0, 0, {1, 1}), (ImageRegion{0, 0, 1, 1}));
 }
 
-TEST(RandomResizedCrop, ShowsTheRegionOfTheWholeImage) {
+TEST(RandomResizedCrop, ResizesTheDrawnRegionOfTheImage) {
   const Augmenter augmenter({.random_resized_crop = RandomResizedCrop{}}, kSeed);
   const Rgb whole = testing::draw_waves(60, 80, 3);
   ImageDecoder decoder;

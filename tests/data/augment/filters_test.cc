@@ -122,7 +122,7 @@ TEST(Filters, ConvertToGreyByLuma) {
   }
 }
 
-TEST(Filters, CutOutOnlyTheRegion) {
+TEST(Filters, CutOutChangesOnlyTheRegion) {
   const std::vector<std::uint8_t> before = noise(5);
   std::vector<std::uint8_t> after = before;
   cut_out({after, kFilteredSize}, {.top = 3, .left = 20, .height = 14, .width = 3});
@@ -142,7 +142,7 @@ TEST(Filters, ZoomOfTheWholeImageChangesNothing) {
   EXPECT_EQ(after, before);
 }
 
-TEST(Filters, ZoomShowsItsRegion) {
+TEST(Filters, ZoomFillsTheImageWithItsRegion) {
   std::vector<std::uint8_t> rgb = noise(8);
   const ImageRegion region{.top = 4, .left = 6, .height = 5, .width = 7};
   cut_out({rgb, kFilteredSize}, region);

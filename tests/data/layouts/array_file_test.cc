@@ -46,7 +46,7 @@ TEST_F(NpyFile, ReturnsTypeShapeAndOffset) {
   }
 }
 
-TEST_F(NpyFile, AcceptsFourTypes) {
+TEST_F(NpyFile, AcceptsFloatsAndIntegers) {
   EXPECT_EQ(open(npy("<f2", "(12,)", data_)).type, ElementType::kFloat16);
   EXPECT_EQ(open(npy("<i8", "(3,)", data_)).type, ElementType::kInt64);
   EXPECT_EQ(open(npy("<i4", "(6,)", data_)).type, ElementType::kInt32);
@@ -75,7 +75,7 @@ TEST_F(NpyFile, RejectsObjectsWhichArePickles) {
               HasSubstr("found pickled objects, which are not read, of type '|O'"));
 }
 
-TEST_F(NpyFile, RejectsOtherTypes) {
+TEST_F(NpyFile, RejectsUnsupportedTypes) {
   EXPECT_THAT(error(npy(">f4", "(3, 2)", data_)), HasSubstr("big-endian numbers of type '>f4'"));
   EXPECT_THAT(error(npy("<f8", "(3,)", data_)), HasSubstr("found numbers of type '<f8', expected"));
   EXPECT_THAT(header_error("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }"),
@@ -100,7 +100,7 @@ TEST_F(NpyFile, RejectsAHeaderLongerThanTheFileOrTooLong) {
   EXPECT_THAT(error(file), HasSubstr("found a header of 2147483647 bytes in a file of"));
 }
 
-TEST_F(NpyFile, RejectsOtherFiles) {
+TEST_F(NpyFile, RejectsFilesInOtherFormats) {
   EXPECT_THAT(error(""), HasSubstr("at its beginning, expected NumPy's \\x93NUMPY"));
   EXPECT_THAT(error("PK\x03\x04 a zip, as numpy.savez() writes it"), HasSubstr("found 'PK"));
   std::string file = npy("<f4", "(3, 2)", data_);
@@ -121,7 +121,7 @@ TEST_F(NpyFile, RejectsHeadersThatAreNotADictionary) {
   }
 }
 
-TEST(SafetensorsArray, ReturnsATensorsOffsetAndRejectsOtherTypes) {
+TEST(SafetensorsArray, ReturnsATensorsOffsetAndRejectsUnsupportedTypes) {
   const TemporaryFolder folder;
   const auto path = folder / "a.safetensors";
   testing::write_file(path, testing::safetensors({{"odd", "U8", "[3]", "abc"},

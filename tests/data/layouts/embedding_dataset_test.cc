@@ -127,7 +127,7 @@ TEST_F(Embeddings, AreDamagedIfANumberIsNotFiniteOrAllAreZero) {
 }
 
 /// Reading a label when it is needed would take a second request for each sample.
-TEST_F(Embeddings, KeepTheLabelsReadOnOpening) {
+TEST_F(Embeddings, KeepLabelsInMemory) {
   write_npy({1, 2, 3, 4}, "(2, 2)", {0, 1});
   const auto dataset = open();
   EXPECT_GE(dataset->info().index_bytes, 2 * sizeof(std::int64_t));

@@ -282,7 +282,7 @@ TEST_F(ImageFiles, UseTheSizeOfTheFirstReadableImage) {
                     HasSubstr("none of the first images can be read")));
 }
 
-TEST_F(ImageFiles, RejectAFolderOneLevelTooHighAndNameTheRightOne) {
+TEST_F(ImageFiles, RejectAFolderOneLevelTooHighAndNameTheRightFolder) {
   for (int person = 0; person < 12; ++person) {
     write("faces/train/p" + std::to_string(person) + "/1.jpg", make_jpeg(16, 16, 1));
   }

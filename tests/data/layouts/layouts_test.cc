@@ -339,7 +339,7 @@ TEST_P(AnyLayout, RejectsAGitLfsPointerAndAFifo) {
   EXPECT_THAT(refused(), HasSubstr(main.string() + ": not a regular file but a FIFO"));
 }
 
-TEST_P(AnyLayout, BriefsDependOnTheLabels) {
+TEST_P(AnyLayout, DescriptionsOfFilesDependOnTheLabels) {
   if (!GetParam().brief_has_labels) return;
   const auto briefs = [&](const LabelList& labels) {
     const TemporaryFolder folder;

@@ -182,7 +182,7 @@ TEST_F(Lmdb, ReadsImagesAndLabelsUnderSeparateKeys) {
   EXPECT_THAT(dataset->info().warnings, ElementsAre(HasSubstr("left out 1 image without a label")));
 }
 
-TEST_F(Lmdb, WarnsOfOtherKeysThanImagesAndLabels) {
+TEST_F(Lmdb, WarnsOfKeysThatAreNeitherImagesNorLabels) {
   write_lmdb(set_, {{"image-1", jpeg(1)},
                     {"label-1", "0"},
                     {"image-2", jpeg(2)},
@@ -373,7 +373,7 @@ TEST_F(Lmdb, SurvivesChangedBytes) {
   EXPECT_GT(refused, 200);
 }
 
-TEST_F(Lmdb, RejectsOtherFiles) {
+TEST_F(Lmdb, RejectsFilesInOtherFormats) {
   fs::create_directories(set_);
   write_file(set_ / "data.mdb", std::string(8192, 'x'));
   EXPECT_THAT(error(set_), HasSubstr("data.mdb: page 0: found 78787878, expected LMDB's beefc0de"));

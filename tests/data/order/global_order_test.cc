@@ -52,7 +52,7 @@ TEST(GlobalOrder, IsAPermutationOfMoreImagesThan32BitsCount) {
   }
 }
 
-TEST(GlobalOrder, PutsEveryImageEverywhereEquallyOften) {
+TEST(GlobalOrder, PutsEveryImageAtEveryPositionEquallyOften) {
   for (const std::int64_t images : {3, 8, 20, 300}) {
     const auto n = static_cast<std::size_t>(images);
     std::vector<double> counts(n * n);

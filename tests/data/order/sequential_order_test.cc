@@ -24,7 +24,7 @@ TEST(KeyedPermutation, HasEveryNumberOnce) {
   }
 }
 
-TEST(KeyedPermutation, PutsEveryNumberEverywhereEquallyOften) {
+TEST(KeyedPermutation, PutsEveryNumberAtEveryPositionEquallyOften) {
   for (const std::uint64_t size : {3u, 8u, 20u, 100u}) {
     std::vector<double> counts(size * size);
     for (std::uint64_t key = 0; key < 6'000; ++key) {

@@ -296,7 +296,7 @@ TEST(Prefetcher, CanBeDestroyedAtAnyTime) {
   }
 }
 
-TEST(Prefetcher, MeasuresTheWait) {
+TEST(Prefetcher, MeasuresTheTimeSpentWaiting) {
   const FakeDataset dataset(20);
   Prefetcher prefetcher(dataset, {.batch_size = 10});
   EXPECT_GT(prefetcher.next()->wait_seconds, 0);
@@ -378,7 +378,7 @@ TEST_F(DamagedImages, EndTheJobAboveALimitThatIsNotAWholeNumber) {
   EXPECT_THROW(prefetcher.next(), InputError);
 }
 
-TEST_F(DamagedImages, MayBeThreeInASmallSetUnlessNoneIsAllowed) {
+TEST_F(DamagedImages, AreAllowedUpToThreeInASmallSetByDefault) {
   for (std::int64_t p = 0; p < 3; ++p) dataset_.cut.insert(order_.at(0, 500 + 2 * p));
   // The default allows 0.1 % of the images to be damaged: 2 of 2000.
   Prefetcher prefetcher(dataset_, {.batch_size = 10, .seed = 4});

@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Methods, AsyncReaderOf,
                            return method.param == ReadMethod::kRing ? "Ring" : "Threads";
                          });
 
-TEST(AsyncReader, UsesThreadsIfThereIsNoRing) {
+TEST(AsyncReader, UsesThreadsIfThereIsNoIoUring) {
   EXPECT_NE(make_async_reader(4, ReadMethod::kAuto), nullptr);
 }
 

@@ -168,7 +168,7 @@ TEST_F(ReadAheadOf, TakeReturnsNothingAfterAStop) {
   EXPECT_EQ(reads.take(10), nullptr);
 }
 
-TEST_F(ReadAheadOf, StopsReadingAUnitWhenItIsStopped) {
+TEST_F(ReadAheadOf, StopsInTheMiddleOfAUnit) {
   std::promise<void> started, may_end;
   const std::shared_future<void> gate = may_end.get_future().share();
   int count = 0;

@@ -138,7 +138,7 @@ TEST_F(SequentialReading, ReadsEachRecordOnceWithOneSeekPerWindow) {
   }
 }
 
-TEST_F(SequentialReading, ReplacesADamagedImageByTheNextOne) {
+TEST_F(SequentialReading, ReplacesADamagedImageByTheNextImage) {
   // The record keeps its length, but its image has no valid header.
   std::fstream file(folder_.path() / "train.rec", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(static_cast<std::streamoff>(dataset_->extent(100).offset + 8 + kImageHeaderBytes));

@@ -45,7 +45,7 @@ class WithDmlc : public ::testing::Test {
   std::filesystem::path rec_ = folder_ / "train.rec", idx_ = folder_ / "train.idx";
 };
 
-TEST_F(WithDmlc, DmlcReadsOurFiles) {
+TEST_F(WithDmlc, DmlcReadsFilesOfPfc) {
   const std::vector<std::string> records = random_records();
   RecordWriter writer(rec_, idx_);
   for (std::size_t i = 0; i < records.size(); ++i) {
@@ -64,7 +64,7 @@ TEST_F(WithDmlc, DmlcReadsOurFiles) {
   EXPECT_FALSE(reader.NextRecord(&record));
 }
 
-TEST_F(WithDmlc, WeReadDmlcsFiles) {
+TEST_F(WithDmlc, PfcReadsFilesOfDmlc) {
   const std::vector<std::string> records = random_records();
   std::string content;
   {

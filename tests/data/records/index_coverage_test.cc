@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::message_of;
 
-class Coverage : public ::testing::Test {
+class CoverageOfAnIndex : public ::testing::Test {
  protected:
   void write(std::int64_t records) {
     RecordWriter writer(folder_ / "train.rec", folder_ / "train.idx");
@@ -40,7 +40,7 @@ class Coverage : public ::testing::Test {
   std::vector<std::uint64_t> all_;
 };
 
-TEST_F(Coverage, IsCompleteInAnyOrder) {
+TEST_F(CoverageOfAnIndex, IsCompleteInAnyOrder) {
   write(5);
   const IndexCoverage whole = of({4, 0, 2, 1, 3});
   EXPECT_EQ(whole.records, 5);
@@ -48,7 +48,7 @@ TEST_F(Coverage, IsCompleteInAnyOrder) {
   EXPECT_TRUE(whole.exact);
 }
 
-TEST_F(Coverage, CountsRecordsMissingAtTheBeginningMiddleAndEnd) {
+TEST_F(CoverageOfAnIndex, CountsRecordsMissingAtTheBeginningMiddleAndEnd) {
   write(10);
   const IndexCoverage part = of({6, 2, 3, 2});
   EXPECT_EQ(part.lines, 4);
@@ -58,7 +58,7 @@ TEST_F(Coverage, CountsRecordsMissingAtTheBeginningMiddleAndEnd) {
   EXPECT_EQ(part.behind, 3);
 }
 
-TEST_F(Coverage, IsEstimatedInALargeSet) {
+TEST_F(CoverageOfAnIndex, IsEstimatedInALargeSet) {
   write(12'000);
   std::vector<std::size_t> even(6'000);
   for (std::size_t i = 0; i < even.size(); ++i) even[i] = 2 * i;
@@ -67,7 +67,7 @@ TEST_F(Coverage, IsEstimatedInALargeSet) {
   EXPECT_EQ(half.unnamed, 6'000);
 }
 
-TEST_F(Coverage, StopsCountingAtDamage) {
+TEST_F(CoverageOfAnIndex, StopsCountingAtDamage) {
   write(3);
   const std::vector<std::uint64_t> offsets{all_[0], all_[1] + 4};
   EXPECT_EQ(index_coverage(*reader_, offsets).behind, 0);

@@ -32,7 +32,7 @@ struct LargeSet {
   RecordIndex index;
 };
 
-TEST(RecordLayout, CountsMoreImagesThanRecordZerosFloatsRepresent) {
+TEST(RecordLayout, CountsMoreImagesThanTheFloatsOfRecordZeroCanRepresent) {
   constexpr std::int64_t kTwoTo24 = 1 << 24;
   // images + 1 is odd and above 2^24, so float32 rounds it to a multiple of 4, up or down.
   for (const std::int64_t images : {kTwoTo24 + 2, kTwoTo24 + 4}) {

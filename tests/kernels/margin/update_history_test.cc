@@ -75,7 +75,7 @@ TEST(UpdateHistory, CatchesUpWithUpdatesOfManyBlocks) {
   }
 }
 
-TEST(UpdateHistory, IsBitIdenticalForARowWithAnyOtherRowsAndAfterARestore) {
+TEST(UpdateHistory, ResultForARowDoesNotDependOnOtherRowsOrOnARestore) {
   UpdateHistory history(OptimizerKind::kSgd), restored(OptimizerKind::kSgd);
   for (int n = 1; n <= 4000; ++n) history.add(update(n));
   restored.restore(history.updates());

@@ -77,7 +77,7 @@ void expect_neighbours_by_distance(float largest) {
 }
 
 // Some of these numbers are below 2^-6, so they are subnormal in E4M3.
-TEST(OneByte, RoundsUpIfTheFractionIsAboveU) {
+TEST(OneByte, RoundsUpIfTheFractionIsAboveTheRandomNumber) {
   expect_neighbours_by_distance<Int8Numbers>(127);
   expect_neighbours_by_distance<Fp8Numbers>(448);
 }

@@ -122,7 +122,7 @@ TEST_F(VerificationBin, ReportsThatAFileIsTruncated) {
   for (std::size_t size = 2; size < whole.size(); ++size) {
     EXPECT_THAT(error(whole.substr(0, size)), HasSubstr("faces.bin")) << size;
   }
-  EXPECT_THAT(error(whole.substr(0, 18)), HasSubstr("it is cut short"));
+  EXPECT_THAT(error(whole.substr(0, 18)), HasSubstr("it is truncated"));
 }
 
 TEST_F(VerificationBin, ReportsThatAPickleIsNotAVerificationSet) {

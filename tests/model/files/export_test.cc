@@ -163,7 +163,7 @@ TEST_F(Export, ComputesTheNetworksEmbeddingsWithEveryOption) {
   }
 }
 
-TEST_F(Export, ScalesColoursInTheGraphAndDoesNotReadItWithoutThem) {
+TEST_F(Export, ScalesColoursInTheGraphWhichCannotBeReadBack) {
   ModelFile m = model("mbf");
   const std::vector<float> before = embeddings(m);
   m.options.pixels = {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}};
@@ -195,7 +195,7 @@ TEST_F(Export, Int8HasNearlyTheSameEmbeddingsAndIsNotReadAsANetwork) {
               HasSubstr("m.onnx: its weights are rounded to integers"));
 }
 
-TEST_F(Export, WrongFileDoesNotReplaceAnEarlierOne) {
+TEST_F(Export, InvalidModelDoesNotReplaceAnEarlierFile) {
   ModelFile m = model("r18");
   testing::write_file(file_, std::string_view("earlier"));
   for (int i = 0; i < 2; ++i) multiply(m, "fc.weight", 1e38f);  // infinite

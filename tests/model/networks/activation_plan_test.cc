@@ -16,7 +16,7 @@ bool is_alive(const Lifetime& lifetime, int layer) {
   });
 }
 
-TEST(Place, TensorsAliveAtTheSameTimeNeverOverlap) {
+TEST(TensorPlacement, TensorsAliveAtTheSameTimeNeverOverlap) {
   std::mt19937 engine(7);
   std::vector<Lifetime> lifetimes;
   for (int i = 0; i < 300; ++i) {
@@ -41,13 +41,13 @@ TEST(Place, TensorsAliveAtTheSameTimeNeverOverlap) {
   }
 }
 
-TEST(Place, ChainOfTensorsAlternatesBetweenTwoOffsets) {
+TEST(TensorPlacement, ChainOfTensorsAlternatesBetweenTwoOffsets) {
   std::vector<Lifetime> chain;
   for (int i = 0; i < 10; ++i) chain.push_back({.bytes = 640, .spans = {{i, i + 1}}});
   EXPECT_EQ(place(chain).bytes, 2 * 640);
 }
 
-TEST(Place, NeedsNoMemoryWithoutTensors) { EXPECT_EQ(place({}).bytes, 0); }
+TEST(TensorPlacement, NeedsNoMemoryWithoutTensors) { EXPECT_EQ(place({}).bytes, 0); }
 
 TEST(ActivationPlan, InPlaceTensorSharesMemoryUntilBothTensorsEnd) {
   const auto ops = testing::cpu_ops();
@@ -67,7 +67,7 @@ TEST(ActivationPlan, InPlaceTensorSharesMemoryUntilBothTensorsEnd) {
   EXPECT_EQ(buffer->bytes(), 128U);
 }
 
-TEST(Place, ReusesTheMemoryOfATensorBetweenItsSpans) {
+TEST(TensorPlacement, ReusesTheMemoryOfATensorBetweenItsSpans) {
   EXPECT_EQ(
       place({{.bytes = 640, .spans = {{0, 1}, {4, 5}}}, {.bytes = 640, .spans = {{2, 3}}}}).bytes,
       640);

@@ -53,14 +53,14 @@ double moment(const std::vector<float>& values, int power) {
          static_cast<double>(values.size());
 }
 
-TEST(Initial, NormalHasTheMomentsOfANormalDistribution) {
+TEST(InitialValues, NormalHasTheMomentsOfANormalDistribution) {
   const auto v = filled(normal(0.1f), 1'000'000);
   EXPECT_NEAR(moment(v, 1), 0, 5e-4);
   EXPECT_NEAR(moment(v, 2), 0.01, 1e-4);
   EXPECT_NEAR(moment(v, 4), 3e-4, 1e-5);
 }
 
-TEST(Initial, UniformFillsItsInterval) {
+TEST(InitialValues, UniformFillsItsInterval) {
   const auto v = filled(uniform(0.5f), 1'000'000);
   EXPECT_NEAR(moment(v, 1), 0, 2e-3);
   EXPECT_NEAR(moment(v, 2), 0.25 / 3, 1e-3);
@@ -68,7 +68,7 @@ TEST(Initial, UniformFillsItsInterval) {
   EXPECT_GE(*std::min_element(v.begin(), v.end()), -0.5f);
 }
 
-TEST(Initial, ElementDependsOnlyOnSeedParameterAndIndex) {
+TEST(InitialValues, ElementDependsOnlyOnSeedParameterAndIndex) {
   const auto longer = filled(normal(1.f), 103);
   const auto shorter = filled(normal(1.f), 101);
   EXPECT_TRUE(std::equal(shorter.begin(), shorter.end(), longer.begin()));
@@ -76,7 +76,9 @@ TEST(Initial, ElementDependsOnlyOnSeedParameterAndIndex) {
   EXPECT_NE(filled(normal(1.f), 101, 1, 1), shorter);
 }
 
-TEST(Initial, ConstantIsConstant) { EXPECT_EQ(filled(constant(0.25f), 3), std::vector(3, 0.25f)); }
+TEST(InitialValues, ConstantFillsAllElements) {
+  EXPECT_EQ(filled(constant(0.25f), 3), std::vector(3, 0.25f));
+}
 
 }  // namespace
 }  // namespace pfc

@@ -34,7 +34,7 @@ TEST(BackboneMemory, EqualsWhatTheBackboneAllocates) {
   }
 }
 
-TEST(BackboneMemory, EqualsWhatABackboneAllocatesThatScalesColours) {
+TEST(BackboneMemory, EqualsWhatABackboneThatScalesColoursAllocates) {
   expect_what_is_allocated({.network = "mbf",
                             .batch = 3,
                             .height = 32,

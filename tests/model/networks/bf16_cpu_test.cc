@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, Bf16Networks,
                                            Network{"vit_t", 5e-2, 2e-1}),
                          [](const auto& network) { return std::string(network.param.name); });
 
-class Operands : public Bf16OnCpu {
+class Bf16Operands : public Bf16OnCpu {
  protected:
   std::vector<float> embeddings(Backbone& net) {
     const OwnedTensor x = to_device(*ops_, testing::images_shape(options_),
@@ -111,7 +111,7 @@ class Operands : public Bf16OnCpu {
   const BackboneOptions options_ = testing::small_options();
 };
 
-TEST_F(Operands, AreTheSameFromTheOptimizerAsFromTheForwardPass) {
+TEST_F(Bf16Operands, HaveTheSameBitsFromTheOptimizerAndTheForwardPass) {
   const auto net = network();
   const auto before = embeddings(*net);
   update(*net);
@@ -121,7 +121,7 @@ TEST_F(Operands, AreTheSameFromTheOptimizerAsFromTheForwardPass) {
   EXPECT_EQ(embeddings(*net), after);
 }
 
-TEST_F(Operands, FollowWeightsLoadedAfterAnUpdate) {
+TEST_F(Bf16Operands, FollowWeightsLoadedAfterAnUpdate) {
   const TemporaryFolder folder;
   const auto initial = network();
   const auto expected = embeddings(*initial);

@@ -12,14 +12,14 @@ namespace {
 
 using ::testing::ElementsAre;
 
-class Identity : public ::testing::Test {
+class IdentityNetwork : public ::testing::Test {
  protected:
   std::unique_ptr<Ops> ops_ = testing::cpu_ops();
   const BackboneOptions options_{.network = "none", .batch = 2, .embedding_size = 3};
   const std::vector<float> rows_{1, -2, 3, 4, 5, -6};
 };
 
-TEST_F(Identity, ReturnsTheEmbeddingsThatItHasRead) {
+TEST_F(IdentityNetwork, ReturnsTheEmbeddingsThatItHasRead) {
   const auto net = make_backbone(*ops_, options_);
   EXPECT_EQ(batch_of(options_).shape, (Shape{2, 3}));
   EXPECT_EQ(batch_of(options_).dtype, DType::kFloat32);
@@ -29,14 +29,14 @@ TEST_F(Identity, ReturnsTheEmbeddingsThatItHasRead) {
   }
 }
 
-TEST_F(Identity, ReportsAllItsGradientsAsReady) {
+TEST_F(IdentityNetwork, ReportsAllItsGradientsAsReady) {
   const auto net = make_backbone(*ops_, options_);
   std::vector<std::int64_t> told;
   net->backward(to_device(*ops_, {2, 3}, rows_), {}, [&](std::int64_t at) { told.push_back(at); });
   EXPECT_THAT(told, ElementsAre(0));
 }
 
-TEST_F(Identity, HasNoParametersAndSavesNone) {
+TEST_F(IdentityNetwork, HasNoParametersAndSavesNone) {
   const auto net = make_backbone(*ops_, options_);
   EXPECT_EQ(net->gradients().elements(), 0);
   EXPECT_EQ(net->weights.flat().elements(), 0);
@@ -46,7 +46,7 @@ TEST_F(Identity, HasNoParametersAndSavesNone) {
   statistics.restore();
 }
 
-TEST_F(Identity, NeedsTheMemoryOfItsBatch) {
+TEST_F(IdentityNetwork, NeedsTheMemoryOfItsBatch) {
   testing::CountingOps planned(1), made(1);
   const BackboneMemory memory = backbone_memory(planned, options_);
   make_backbone(made, options_);

@@ -108,7 +108,7 @@ std::set<std::string> zeros_of(Ops& ops, const Backbone& net, const std::string&
   return zeros;
 }
 
-TEST_F(Networks, CanStartWithBlocksThatAreIdentities) {
+TEST_F(Networks, ZeroInitResidualZeroesTheLastBatchNormOfEachBlock) {
   BackboneOptions o = of("resnet18");
   o.embedding_size = 512;
   EXPECT_EQ(zeros_of(*ops_, *make_backbone(*ops_, o), ".weight"), std::set<std::string>{});
@@ -265,7 +265,7 @@ TEST_F(Networks, VisionTransformersMaskDifferentTokensInEachStepAndRank) {
   EXPECT_NE(embeddings(*other_rank, o, true, 1), of_rank_0);
 }
 
-TEST_F(Networks, DependOnlyOnTheSeed) {
+TEST_F(Networks, HaveInitialWeightsThatDependOnlyOnTheSeed) {
   BackboneOptions o = of("mbf");
   const auto weights = [&] { return to_host(*ops_, make_backbone(*ops_, o)->weights.flat()); };
   const auto first = weights();

@@ -119,7 +119,7 @@ TEST(Recompute, ChangesNoBitIfPartsAreFrozen) {
   }
 }
 
-TEST(Recompute, ChangesNoBitAndCommunicatesNoMoreWithSyncBn) {
+TEST(Recompute, GivesTheSameBitsAndNoMoreCollectivesWithSyncBn) {
   const auto train_ranks = [](const std::vector<std::string>& blocks) {
     std::vector<Trained> ranks(2);
     std::vector<std::uint64_t> calls(2);

@@ -39,7 +39,7 @@ TEST_F(RecoveryOfAJob, RecoversFromAKillWithTheFirstStepOfTheNextGeneration) {
   EXPECT_FALSE(recovery.waits_since());
 }
 
-TEST_F(RecoveryOfAJob, RecoversFromAnUndetectedStopWithTheFirstStepAfterIt) {
+TEST_F(RecoveryOfAJob, RecoversFromAnUndetectedStopOfAWorkerWithTheNextStep) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_STOP_WORKER, 5s);
   EXPECT_EQ(sees(1100ms, 1, 88), 0);
@@ -48,13 +48,13 @@ TEST_F(RecoveryOfAJob, RecoversFromAnUndetectedStopWithTheFirstStepAfterIt) {
   EXPECT_EQ(sees(6200ms, 1, 96), 1);
 }
 
-TEST_F(RecoveryOfAJob, RecoversBeforeAStopEndsIfTheNextGenerationTrains) {
+TEST_F(RecoveryOfAJob, RecoversWhileAWorkerIsStillStoppedIfTheNextGenerationTrains) {
   sees(1000ms, 1, 80);
   breaks(proto::FAULT_STOP_WORKER, 50s);
   EXPECT_EQ(sees(9000ms, 2, 48), 1);
 }
 
-TEST_F(RecoveryOfAJob, CanRecoverInTheSameGenerationFromAKillBeforeJoining) {
+TEST_F(RecoveryOfAJob, RecoversInTheSameGenerationFromAKillBeforeJoining) {
   sees(1000ms, 2, 40, false, false);
   breaks(proto::FAULT_KILL_WORKER);
   EXPECT_EQ(sees(1500ms, 2, 40, true, false), 0);

@@ -14,9 +14,9 @@ namespace {
 using ::testing::HasSubstr;
 using testing::write_file;
 
-class Info : public ::testing::Test {
+class DataInfo : public ::testing::Test {
  protected:
-  Info() { testing::write_people(people_, 2, 2); }
+  DataInfo() { testing::write_people(people_, 2, 2); }
   [[nodiscard]] std::unique_ptr<Dataset> open() const {
     return open_dataset({.rec = people_, .image_size = 16});
   }
@@ -25,7 +25,7 @@ class Info : public ::testing::Test {
   std::filesystem::path people_ = folder_ / "people";
 };
 
-TEST_F(Info, ReportsTheDecodingSpeedOfUndamagedImages) {
+TEST_F(DataInfo, ReportsTheDecodingSpeedOfUndamagedImages) {
   write_file(people_ / "p01/1.jpg", "text");
   const auto dataset = open();
   const DataSummary s = summarise(*dataset, false);
@@ -36,7 +36,7 @@ TEST_F(Info, ReportsTheDecodingSpeedOfUndamagedImages) {
                                     s.decoding.damaged, s.decoding.drawn)));
 }
 
-TEST_F(Info, ReportsThatNoImageCanBeDecoded) {
+TEST_F(DataInfo, ReportsThatNoImageCanBeDecoded) {
   for (const char* image : {"p00/0.jpg", "p00/1.jpg", "p01/0.jpg", "p01/1.jpg"}) {
     write_file(people_ / image, "text");
   }
@@ -45,7 +45,7 @@ TEST_F(Info, ReportsThatNoImageCanBeDecoded) {
               HasSubstr("images drawn can be decoded\n"));
 }
 
-TEST_F(Info, CountsAllLabelsOfImages) {
+TEST_F(DataInfo, CountsAllLabelsOfImages) {
   write_file(people_ / "list.tsv", "p00/0.jpg\t0,2,3\np00/1.jpg\t3\np01/0.jpg\t0\n");
   const auto dataset = open_dataset({.rec = people_ / "list.tsv"});
   const DataSummary s = summarise(*dataset, true);

@@ -28,9 +28,9 @@ using testing::message_of;
 using testing::read_file;
 using testing::write_people;
 
-class Sets : public ::testing::Test {
+class DataSetsOfPeople : public ::testing::Test {
  protected:
-  Sets() { write_people(folder_ / "people", 20, 3); }
+  DataSetsOfPeople() { write_people(folder_ / "people", 20, 3); }
   [[nodiscard]] static std::set<std::string> names_of(const Dataset& dataset) {
     std::set<std::string> names;
     for (std::int64_t c = 0; c < dataset.info().classes; ++c) names.insert(dataset.identity(c));
@@ -41,7 +41,7 @@ class Sets : public ::testing::Test {
   PackOptions pack_{.in = folder_ / "people", .out = folder_ / "out", .threads = 2};
 };
 
-TEST_F(Sets, AreSplitByPersonAndMergedAgain) {
+TEST_F(DataSetsOfPeople, AreSplitByPersonAndMergedAgain) {
   const Split split = split_dataset({.held_out = 0.25, .seed = 1, .pack = pack_}, {});
   EXPECT_EQ(split.train.classes, 15);
   EXPECT_EQ(split.held_out.classes, 5);
@@ -71,7 +71,7 @@ TEST_F(Sets, AreSplitByPersonAndMergedAgain) {
   EXPECT_EQ(by_name(*merged), by_name(*before));
 }
 
-TEST_F(Sets, AnotherSeedHoldsOutOtherPeople) {
+TEST_F(DataSetsOfPeople, AnotherSeedHoldsOutOtherPeople) {
   split_dataset({.held_out = 0.5, .seed = 1, .pack = pack_}, {});
   const auto first = names_of(*open_dataset({.rec = pack_.out / "held-out"}));
   pack_.out = folder_ / "other";
@@ -79,7 +79,7 @@ TEST_F(Sets, AnotherSeedHoldsOutOtherPeople) {
   EXPECT_NE(names_of(*open_dataset({.rec = pack_.out / "held-out"})), first);
 }
 
-TEST_F(Sets, SplitContinuesAfterAnInterrupt) {
+TEST_F(DataSetsOfPeople, SplitContinuesAfterAnInterrupt) {
   split_dataset({.held_out = 0.25, .seed = 1, .pack = pack_}, {});
   const auto whole = read_file(pack_.out / "held-out/train.rec");
   for (const std::int64_t end : {10, 50}) {  // an interrupt in the first and in the second part
@@ -99,7 +99,7 @@ TEST_F(Sets, SplitContinuesAfterAnInterrupt) {
   }
 }
 
-TEST_F(Sets, SplitCountsOnlyPeopleWithImages) {
+TEST_F(DataSetsOfPeople, SplitCountsOnlyPeopleWithImages) {
   std::string list;
   for (int person = 0; person < 20; ++person) {  // labels 0, 50, 100, ...
     list += fmt::format("{}\t{}\tp{:02}/0.jpg\n", person, 50 * person, person);
@@ -113,13 +113,13 @@ TEST_F(Sets, SplitCountsOnlyPeopleWithImages) {
   EXPECT_EQ(split.train.images, 18);
 }
 
-TEST_F(Sets, SplitNeedsPeopleInBothParts) {
+TEST_F(DataSetsOfPeople, SplitNeedsPeopleInBothParts) {
   EXPECT_THAT(message_of<InputError>(
                   [&] { split_dataset({.held_out = 0.01, .seed = 1, .pack = pack_}, {}); }),
               HasSubstr("0 of 20 people would be held out, expected at least 1 in both parts"));
 }
 
-TEST_F(Sets, MergeHasSharedPeopleOnce) {
+TEST_F(DataSetsOfPeople, MergeHasSharedPeopleOnce) {
   write_people(folder_ / "more", 5, 7);
   MergeOptions merge{.in = {folder_ / "people", folder_ / "more"},
                      .identities = {},
@@ -136,7 +136,7 @@ TEST_F(Sets, MergeHasSharedPeopleOnce) {
               HasSubstr("--identities: found 1 files, expected one for each of the 2 data sets"));
 }
 
-TEST_F(Sets, MergeContinuesOnlyWithTheSameNames) {
+TEST_F(DataSetsOfPeople, MergeContinuesOnlyWithTheSameNames) {
   std::string names, reversed;
   for (int i = 0; i < 20; ++i) {
     const std::string name = "n" + std::to_string(i) + "\n";
@@ -172,7 +172,7 @@ TEST_F(Sets, MergeContinuesOnlyWithTheSameNames) {
   EXPECT_EQ(read_file(merge.pack.out / "train.rec"), whole);
 }
 
-TEST_F(Sets, MergeNeedsTwoDifferentSets) {
+TEST_F(DataSetsOfPeople, MergeNeedsTwoDifferentSets) {
   MergeOptions merge{.in = {pack_.in, pack_.in / "."},
                      .identities = {},
                      .share_identities = false,
@@ -184,7 +184,7 @@ TEST_F(Sets, MergeNeedsTwoDifferentSets) {
   EXPECT_FALSE(fs::exists(merge.pack.out));
 }
 
-TEST_F(Sets, RejectAFolderOfPeopleAsOutput) {
+TEST_F(DataSetsOfPeople, RejectAFolderOfPeopleAsOutput) {
   const auto refusal = [](const auto& work) { return message_of<InputError>(work); };
   pack_.out = pack_.in / "p00";
   EXPECT_THAT(refusal([&] { pack_dataset(pack_, {}); }), HasSubstr("--out is inside the data"));
@@ -194,7 +194,7 @@ TEST_F(Sets, RejectAFolderOfPeopleAsOutput) {
   EXPECT_FALSE(fs::exists(pack_.in / "train"));
 }
 
-TEST_F(Sets, NamesWithLineBreaksStayDifferent) {
+TEST_F(DataSetsOfPeople, NamesWithLineBreaksStayDifferent) {
   write_people(folder_ / "lines", 3, 1);
   fs::rename(folder_ / "lines/p00", folder_ / "lines/a\nb");
   fs::rename(folder_ / "lines/p01", folder_ / "lines/a\rb");
@@ -205,7 +205,7 @@ TEST_F(Sets, NamesWithLineBreaksStayDifferent) {
             (std::set<std::string>{"a_b", "a_b_", "a_b__"}));
 }
 
-TEST_F(Sets, UnpackIsReadAsTheSameDataSet) {
+TEST_F(DataSetsOfPeople, UnpackIsReadAsTheSameDataSet) {
   pack_dataset(pack_, {});
   const UnpackOptions unpack{.in = pack_.out, .out = folder_ / "unpacked", .threads = 2};
   EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
@@ -221,7 +221,7 @@ TEST_F(Sets, UnpackIsReadAsTheSameDataSet) {
               HasSubstr("train.lst: already exists"));
 }
 
-TEST_F(Sets, UnpackContinuesAfterAnInterrupt) {
+TEST_F(DataSetsOfPeople, UnpackContinuesAfterAnInterrupt) {
   const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked", .threads = 1};
   const auto stop = [](std::int64_t done, std::int64_t) {
     if (done >= 30) throw ExitStatus{130};
@@ -238,7 +238,7 @@ TEST_F(Sets, UnpackContinuesAfterAnInterrupt) {
             contents(*open_dataset({.rec = pack_.in})));
 }
 
-TEST_F(Sets, ContinuedUnpackReplacesNoFileWithOtherContent) {
+TEST_F(DataSetsOfPeople, ContinuedUnpackReplacesNoFileWithOtherContent) {
   const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked", .threads = 1};
   const auto stop = [](std::int64_t done, std::int64_t) {
     if (done >= 30) throw ExitStatus{130};
@@ -258,7 +258,7 @@ TEST_F(Sets, ContinuedUnpackReplacesNoFileWithOtherContent) {
   EXPECT_EQ(read_file(image), before);
 }
 
-TEST_F(Sets, UnpackReplacesNoFileThatItDidNotWrite) {
+TEST_F(DataSetsOfPeople, UnpackReplacesNoFileThatItDidNotWrite) {
   const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked", .threads = 1};
   const fs::path mine = unpack.out / "p19/60.jpg";
   fs::create_directories(mine.parent_path());
@@ -274,7 +274,7 @@ TEST_F(Sets, UnpackReplacesNoFileThatItDidNotWrite) {
   EXPECT_EQ(unpack_dataset(unpack, {}).images, 60);
 }
 
-TEST_F(Sets, UnpackReplacesNoNamesThatItDidNotWrite) {
+TEST_F(DataSetsOfPeople, UnpackReplacesNoNamesThatItDidNotWrite) {
   const UnpackOptions unpack{.in = pack_.in, .out = folder_ / "unpacked"};
   fs::create_directories(unpack.out);
   testing::write_file(unpack.out / "identities.txt", "ada\n");
@@ -282,7 +282,7 @@ TEST_F(Sets, UnpackReplacesNoNamesThatItDidNotWrite) {
               HasSubstr("identities.txt: already exists with other content"));
 }
 
-TEST_F(Sets, UnpackNeedsItsOwnFolder) {
+TEST_F(DataSetsOfPeople, UnpackNeedsItsOwnFolder) {
   UnpackOptions unpack{.in = pack_.in, .out = pack_.in / "unpacked"};
   EXPECT_THAT(message_of<InputError>([&] { unpack_dataset(unpack, {}); }),
               HasSubstr("unpacked: --out is inside the data set"));
@@ -295,7 +295,7 @@ TEST_F(Sets, UnpackNeedsItsOwnFolder) {
   EXPECT_THROW(unpack_dataset(unpack, again), ExitStatus);
 }
 
-TEST_F(Sets, HugeLabelIsRejectedWithoutAllocatingForIt) {
+TEST_F(DataSetsOfPeople, HugeLabelIsRejectedWithoutAllocatingForIt) {
   testing::write_file(folder_ / "wrong.tsv",
                       "people/p00/0.jpg\t0\npeople/p01/0.jpg\t1099511627775\n");
   pack_.in = folder_ / "wrong.tsv";
@@ -314,7 +314,7 @@ TEST_F(Sets, HugeLabelIsRejectedWithoutAllocatingForIt) {
   EXPECT_THAT(message_of<InputError>([&] { merge_datasets(merge, {}); }), HasSubstr("has no name"));
 }
 
-TEST_F(Sets, MergeUsesTheDataSetsNamesForAnEmptyFile) {
+TEST_F(DataSetsOfPeople, MergeUsesTheDataSetsNamesForAnEmptyFile) {
   std::string names;
   for (int i = 0; i < 20; ++i) names += "p" + std::to_string(i) + "\n";
   testing::write_file(folder_ / "names.txt", names);
@@ -326,7 +326,7 @@ TEST_F(Sets, MergeUsesTheDataSetsNamesForAnEmptyFile) {
 }
 
 /// Names are untrusted.
-TEST_F(Sets, UnpackStaysInItsFolder) {
+TEST_F(DataSetsOfPeople, UnpackWritesNothingOutsideItsFolder) {
   pack_dataset(pack_, {});
   std::string names = "../../up\n/etc/passwd\n..\n.hidden\nimages\nsame\nsame\n\x01\ntrain.lst\n";
   names += "train.rec\nproperty\na.tar\n";

@@ -35,7 +35,7 @@ class Validate : public ::testing::Test {
   fs::path people_ = folder_ / "people";
 };
 
-TEST_F(Validate, FindsNothingInGoodData) {
+TEST_F(Validate, ReportsNoFaultInGoodData) {
   const Validation v = look();
   EXPECT_TRUE(v.is_good());
   EXPECT_EQ(v.images, 15);
@@ -44,7 +44,7 @@ TEST_F(Validate, FindsNothingInGoodData) {
   EXPECT_EQ(nlohmann::json::parse(validation_json(v))["good"], true);
 }
 
-TEST_F(Validate, NamesDamage) {
+TEST_F(Validate, NamesDamagedImages) {
   const auto whole = make_jpeg(16, 16, 99);
   write_file(people_ / "p01/1.jpg", std::span(whole).first(whole.size() / 2));
   write_file(people_ / "p03/0.jpg", "text");
@@ -66,7 +66,7 @@ TEST_F(Validate, FindsRepeatedBytes) {
                                       HasSubstr("p01/8.jpg: has the same bytes as ")));
 }
 
-TEST_F(Validate, ComparesAllLabelsButPackRefusesImagesWithSeveral) {
+TEST_F(Validate, ComparesAllLabelsButPackRefusesImagesWithSeveralLabels) {
   write_file(people_ / "list.tsv",
              "p00/0.jpg\t0,2\np00/0.jpg\t2,0\np00/1.jpg\t1,2\np00/1.jpg\t2\n");
   const auto dataset = open_dataset({.rec = people_ / "list.tsv"});

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using ::testing::Not;
 
-TEST(Network, ParsesASpeedInBitsAndAnOptionalLatency) {
+TEST(PlannedNetwork, ParsesASpeedInBitsAndAnOptionalLatency) {
   EXPECT_DOUBLE_EQ(parse_network("400Gb").per_byte, 8 / (400e9 * 0.9));
   EXPECT_DOUBLE_EQ(parse_network("800Mbit/s").per_byte, 8 / (800e6 * 0.9));
   EXPECT_DOUBLE_EQ(parse_network("2.5 Gbps").per_byte, 8 / (2.5e9 * 0.9));
@@ -27,7 +27,7 @@ TEST(Network, ParsesASpeedInBitsAndAnOptionalLatency) {
   EXPECT_DOUBLE_EQ(parse_network("25Gb:1.5ms").latency, 1.5e-3);
 }
 
-TEST(Network, RejectsOtherTextAndShowsTheFormat) {
+TEST(PlannedNetwork, RejectsInvalidTextAndShowsTheFormat) {
   for (const std::string& wrong :
        {std::string("fast"), std::string("400"), std::string("400GB"), std::string("0Gb"),
         std::string("-1Gb"), std::string("25Gb:30"), std::string(100'000, '1') + "Gb"}) {

@@ -165,7 +165,7 @@ TEST(TraceAnalysis, AcceptsATraceWithoutSpans) {
   EXPECT_THAT(text, Not(HasSubstr("Slowest")));
 }
 
-TEST(TraceAnalysis, ComparesNoRanksIfThereIsOnlyOne) {
+TEST(TraceAnalysis, DoesNotCompareASingleRank) {
   const CollectedTrace trace =
       RecordedTrace(1).span(0, RecordedTrace::kTraining, "forward", 0, 10).collected();
   EXPECT_THAT(to_text(trace, analysis_of(trace)), Not(HasSubstr("Slowest")));

@@ -30,7 +30,7 @@ TEST(StepCost, AddsThePhasesOfAStep) {
   EXPECT_EQ(cost.seconds(), 3.75);
 }
 
-TEST(StepCost, MultipliesTheFactorsOfAMeasuredMachine) {
+TEST(StepCost, MultipliesPhasesByTheCorrectionsOfAMeasuredMachine) {
   ClusterModel c = cluster(true);
   c.machine.forward = 3;
   c.machine.backward = 2;

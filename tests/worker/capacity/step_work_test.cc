@@ -169,7 +169,7 @@ TEST(StepWork, NeedsNoMemoryForALargeBatch) {
   EXPECT_GT(flops(work.forward), 1e15);
 }
 
-TEST(HeadWork, IsThreeProductsIfAllLogitsAreKept) {
+TEST(HeadWork, CountsThreeMatrixProductsIfAllLogitsAreKept) {
   HeadOptions o{.classes = 10'000, .embedding_size = 512, .sample_rate = 1, .logits_memory = 1};
   const HeadWork work = head_work(o, 64, 5'000);
   EXPECT_DOUBLE_EQ(work.logits, 64.0 * 5'000);

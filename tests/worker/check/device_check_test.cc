@@ -44,7 +44,7 @@ TEST(DeviceCheck, ReportsWhatThrottlesAGpu) {
   EXPECT_EQ(clock.found, "600 of 1980 MHz, limited by heat");
 }
 
-TEST(DeviceCheck, NotesThatNothingIsKnownAboutGpusWithoutNvml) {
+TEST(DeviceCheck, NotesThatGpuHealthIsUnknownWithoutNvml) {
   const auto findings = gpu_findings({.driver = {}, .gpus = {}, .problem = "no NVML (x)"}, "");
   EXPECT_EQ(about(findings, "health of the GPUs").verdict, Verdict::kNote);
 }

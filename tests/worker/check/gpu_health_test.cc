@@ -14,7 +14,7 @@ using ::testing::SizeIs;
 
 constexpr const char* kLibrary = PFC_FAKE_DRIVERS "/ill_gpu/libnvidia-ml.so.1";
 
-TEST(GpuHealth, ReportsWhyNothingIsKnownWithoutTheLibrary) {
+TEST(GpuHealth, ReportsThatNvmlIsMissing) {
   const GpuHealthReport report = gpu_health({"0000:1B:00.0"}, "libnvidia-ml-that-is-nowhere.so.1");
   EXPECT_THAT(report.problem, HasSubstr("no NVML"));
   EXPECT_THAT(report.gpus, IsEmpty());

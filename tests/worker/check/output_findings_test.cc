@@ -57,7 +57,7 @@ TEST_F(OutputFindings, StopTheJobIfTheFolderIsAFile) {
   EXPECT_THAT(findings.front().remedy, HasSubstr("another output"));
 }
 
-TEST(CheckpointsBytes, CountTheFilesOfClassCentresOnDiskOnceMoreThanTheCheckpoints) {
+TEST(CheckpointsBytes, CountFilesOfCentresOnDiskInAdditionToAllCheckpoints) {
   PlannedJob planned;
   planned.world_size = 2;
   planned.job.keep_checkpoints = 3;

@@ -59,7 +59,7 @@ TEST(ProgressReporter, ReportsACollectiveThatHasBegunOrEndedInTheSamePhase) {
   EXPECT_EQ(reports[2].comm[0].done, 2U);
 }
 
-TEST(ProgressReporter, ReportsEverySampleOnceWhenATickHasSeveralSteps) {
+TEST(ProgressReporter, ReportsEachPhaseTimeOnceIfSeveralStepsEndBetweenReports) {
   ListeningClient client;
   const PhaseTimer phase;
   ProgressReporter reporter(client, phase, {.comms = no_comms, .tick = 1h});
@@ -89,7 +89,7 @@ TEST(ProgressReporter, ReadsThePhaseEveryTick) {
   });
 }
 
-TEST(ProgressReporter, ReportsTheVitalsWhileNothingElseChanges) {
+TEST(ProgressReporter, ReportsCpuTimeEvenIfNothingElseChanges) {
   ListeningClient client;
   const PhaseTimer phase;
   double seconds = 0;
@@ -104,7 +104,7 @@ TEST(ProgressReporter, ReportsTheVitalsWhileNothingElseChanges) {
   EXPECT_EQ(reports[2].vitals.cpu_seconds, 3);
 }
 
-TEST(ProgressReporter, KeepsTheVitalsInTheReportOfAStep) {
+TEST(ProgressReporter, KeepsCpuTimeInTheReportOfAStep) {
   ListeningClient client;
   const PhaseTimer phase;
   ProgressReporter reporter(client, phase,

@@ -80,7 +80,7 @@ double expected_sum(DistillEmbeddings kind, const std::vector<double>& x,
   return sum;
 }
 
-TEST(DistillationLoss, MatchesFormulaWithItsGradient) {
+TEST(DistillationLoss, AgreesWithTheFormulaAndItsGradient) {
   const std::vector<float> mine = random_rows(1), theirs = random_rows(2);
   const std::vector<double> x(mine.begin(), mine.end());
   for (const DistillEmbeddings kind : {DistillEmbeddings::kCosine, DistillEmbeddings::kMse}) {
@@ -145,7 +145,7 @@ TEST(DistillationLoss, GathersEmbeddingsOfAnotherSizeIfOnlyLogitsAreCompared) {
   EXPECT_EQ(std::vector<float>(all.f32(), all.f32() + all.elements()), theirs);
 }
 
-TEST(TeacherPrecision, IsBf16InFp32JobsIfTheDeviceHasIt) {
+TEST(TeacherPrecision, IsBf16InFp32JobsIfTheDeviceSupportsBf16) {
   constexpr DType kFloat = DType::kFloat32, kHalf = DType::kBFloat16, kFp16 = DType::kFloat16;
   JobConfig job;
   EXPECT_EQ(teacher_activations(job, kFloat, true), kHalf);
@@ -238,7 +238,7 @@ TEST_F(TeacherFile, MemoryMatchesThePlanInBf16) {
   EXPECT_EQ(half.memory.operands, 0u) << "the job's own network stays in fp32";
 }
 
-class Centres : public TeacherFile {
+class CentresOfATeacher : public TeacherFile {
  protected:
   void SetUp() override {
     TeacherFile::SetUp();
@@ -256,7 +256,7 @@ class Centres : public TeacherFile {
   const NamedClasses named_;
 };
 
-TEST_F(Centres, FillAShardWithUnitVectorsFromTheFile) {
+TEST_F(CentresOfATeacher, FillAShardWithUnitVectorsFromTheFile) {
   testing::CountingOps ops(1);
   const OwnedTensor rows(ops, {2, 8});
   found().fill(ops, {}, {3, 5}, rows);
@@ -270,7 +270,7 @@ TEST_F(Centres, FillAShardWithUnitVectorsFromTheFile) {
   }
 }
 
-TEST_F(Centres, FillTheRowsOfTheirPositions) {
+TEST_F(CentresOfATeacher, FillTheRowsOfTheirPositions) {
   testing::CountingOps ops(1);
   const OwnedTensor by_label(ops, {5, 8}), by_position(ops, {5, 8});
   const ClassPositions positions{.classes = 5, .sample_unit = 2, .seed = 1};
@@ -283,7 +283,7 @@ TEST_F(Centres, FillTheRowsOfTheirPositions) {
   }
 }
 
-TEST_F(Centres, AreRejectedForOtherClasses) {
+TEST_F(CentresOfATeacher, AreRejectedForOtherClasses) {
   job_.num_classes = 6;
   EXPECT_THAT(centres_refusal(), HasSubstr("have 5 classes, expected the job's 6"));
   job_.num_classes = 5;

@@ -128,7 +128,7 @@ TEST_F(Reducer, RejectsWaitingTooEarly) {
   EXPECT_THROW(reducer_->wait(), std::logic_error);
 }
 
-TEST(ReducerOfOne, DoesNothing) {
+TEST(ReducerOfOne, LeavesTheGradientsUnchanged) {
   testing::Meeting alone(1);
   testing::ThreadComm comm(alone, 0);
   const auto ops = make_ops({.choice = DeviceChoice::kCpu, .cpu_threads = 1});

@@ -206,14 +206,14 @@ TEST(MemoryOfThisHost, IsSharedByItsWorkers) {
   EXPECT_THAT(memory_of_this_host(4).where, HasSubstr("1/4 of "));
 }
 
-TEST(MemoryOfThisHost, CountsMemoryKeptByWorkersAsFree) {
+TEST(MemoryOfThisHost, CountsMemoryThatWorkersHoldAsAvailable) {
   // The other worker keeps so much memory that changes caused by other programs do not matter.
   const std::uint64_t without = memory_of_this_host(2).bytes;
   const std::uint64_t with = memory_of_this_host(2, {.of_host = 4 * without, .mine = 0}).bytes;
   EXPECT_GT(with, 2 * without);
 }
 
-TEST(MemoryOfThisHost, CountsOnlyMemoryKeptOnThisHost) {
+TEST(MemoryOfThisHost, CountsOnlyMemoryThatWorkersOfThisHostHold) {
   MemoryStore store;
   const auto kept = [&](int rank, const std::string& host, std::uint64_t bytes) {
     return kept_on_this_host(store, {.rank = rank, .world_size = 4}, host, bytes,

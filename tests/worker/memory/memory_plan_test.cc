@@ -188,7 +188,7 @@ TEST_F(MemoryPlanTest, CountsTheOrderOfBalancedClasses) {
   EXPECT_EQ(plan().part("input batches").bytes, before + (2 * 500'000 + 2 * 100'000) * 8);
 }
 
-TEST_F(MemoryPlanTest, CountsACheckpointCopyOnlyIfTrainingContinuesAfterCheckpoints) {
+TEST_F(MemoryPlanTest, CountsACheckpointCopyOnlyIfTheJobSavesDuringTraining) {
   EXPECT_FALSE(has(plan(), "checkpoint copy"));
   EXPECT_EQ(plan().checkpoint_copy, 0u);
   planned_.job.save_every_seconds = 60;
@@ -331,7 +331,7 @@ TEST(PlannedGpu, Fits29MillionClassesInto80Gigabytes) {
   EXPECT_TRUE(plan.fits()) << plan.total();
 }
 
-TEST(PlannedCentres, OnDiskTakeTheCacheInsteadOfTheTables) {
+TEST(PlannedCentres, OnDiskNeedMemoryForTheirCacheOnly) {
   PlannedJob planned{.job = {.network = "mbf",
                              .sample_rate = 0.001,
                              .centre_precision = CentrePrecision::kInt8,

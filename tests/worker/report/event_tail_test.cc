@@ -134,7 +134,7 @@ TEST(EventTail, ContinuesAFileOfAnEarlierVersion) {
   EXPECT_EQ(events[2]["kind"], "step");
 }
 
-TEST(EventTail, DropsOtherLinesWithAWarningThatNamesThem) {
+TEST(EventTail, DropsLinesThatAreNotEventsWithAWarning) {
   const TemporaryFolder folder;
   std::ofstream(folder / "metrics.jsonl") << R"({"step": 1, "images_seen": 64})" << '\n'
                                           << R"({"images_seen": null})" << '\n'

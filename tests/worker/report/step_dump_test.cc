@@ -66,7 +66,7 @@ class StepDumpTest : public ::testing::Test {
   std::array<std::ptrdiff_t, 8> parts_seen_{};
 };
 
-TEST_F(StepDumpTest, NamesWhatIsNotFiniteAndTheFolderInTheSameMessageOnAllRanks) {
+TEST_F(StepDumpTest, GivesTheSameMessageWithQuantityAndFolderOnAllRanks) {
   const auto messages = stop(2, {.not_finite = "the loss", .loss = NAN});
   const std::string folder = (output_ / "not-finite-step-000000012").string();
   EXPECT_THAT(messages[0],
@@ -79,7 +79,7 @@ TEST_F(StepDumpTest, NamesWhatIsNotFiniteAndTheFolderInTheSameMessageOnAllRanks)
   }
 }
 
-TEST_F(StepDumpTest, AdvisesToLowerClipNormOnlyIfItIsOn) {
+TEST_F(StepDumpTest, AdvisesToLowerClipNormOnlyIfTheJobClips) {
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0], HasSubstr("or lower clip_norm"));
   job_["clip_norm"] = 0;
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0], HasSubstr("or set clip_norm, which is off"));

@@ -30,7 +30,7 @@ std::vector<HeldSnapshots> ring(const SnapshotId& id) {
   return all;
 }
 
-TEST(SnapshotChoice, IsTheNewestCompleteOne) {
+TEST(SnapshotChoice, IsTheNewestCompleteSnapshot) {
   auto held = ring(id_of(50));
   held[0][1] = {.id = id_of(60), .own = 0, .copy = -1, .shared = 1};
   const SnapshotChoices choices = choose_snapshot(held, kHundred);
@@ -64,7 +64,7 @@ TEST(SnapshotChoice, IsEmptyIfNoWorkerHasASnapshot) {
   EXPECT_FALSE(choose_snapshot(nothing, kHundred).newest_whole);
 }
 
-TEST(SnapshotMoves, KeepRowsWhereTheyAre) {
+TEST(SnapshotMoves, LeaveRowsOnTheirWorkersIfAllArePresent) {
   const auto held = ring(id_of(50, 1, 4));
   for (const Move& move : plan_moves(*choose_snapshot(held, kHundred).newest_whole, kHundred, 4)) {
     EXPECT_TRUE(move.stays());

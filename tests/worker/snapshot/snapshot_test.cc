@@ -116,7 +116,7 @@ TEST(Snapshots, ReportRowsThatNoWorkerHas) {
             "the copies in memory of step 5 lack the rows of rank 1, which no worker has");
 }
 
-TEST(Snapshots, AreEmptyBeforeTheFirstOne) {
+TEST(Snapshots, AreEmptyBeforeTheFirstSnapshot) {
   const Outcome outcome = go_on(processes(2), 0);
   EXPECT_EQ(outcome.where, "");
   EXPECT_EQ(outcome.why_not, "");

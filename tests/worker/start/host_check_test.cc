@@ -46,7 +46,7 @@ TEST(CompareHosts, AcceptsEqualDataOnAllHosts) {
   });
 }
 
-TEST(CompareHosts, NamesTheHostWithOtherDataInTheSameMessageOnAllWorkers) {
+TEST(CompareHosts, NamesTheHostWithDifferentDataInTheSameMessageOnAllWorkers) {
   for (const std::string& error : errors_where({2, 3})) {
     EXPECT_EQ(error,
               "host b: /data/train.idx has 79 images, rank 0 on host a has 80 images; give every "
@@ -54,7 +54,7 @@ TEST(CompareHosts, NamesTheHostWithOtherDataInTheSameMessageOnAllWorkers) {
   }
 }
 
-TEST(CompareHosts, FindsADifferenceInMoreFactsThanFitIntoAMessage) {
+TEST(CompareHosts, FindsADifferenceAmongMoreFactsThanFitIntoAMessage) {
   const auto many = [](const std::string& last) {
     std::vector<HostFact> facts(1'000, {std::string(200, 'x'), "12 bytes", "give the same data"});
     facts.back().value = last;

@@ -148,7 +148,7 @@ TEST_F(JobCheck, RejectsAStepLongerThanTheJob) {
   EXPECT_THAT(refusal(), HasSubstr("num_epoch: expected at least one step"));
 }
 
-TEST_F(JobCheck, ReturnsTheMostWorkersOfTheJob) {
+TEST_F(JobCheck, ReturnsTheMaximumNumberOfWorkers) {
   EXPECT_EQ(most_workers(planned_), 100) << "limited by the classes";
   planned_.job.sample_unit = 8;
   EXPECT_EQ(most_workers(planned_), 13) << "limited by the blocks of classes";

@@ -25,7 +25,7 @@ TEST(AutoPrecision, IsTheFastestOfOneDevice) {
   EXPECT_EQ(choose_precision(std::vector{kOld}).precision, Precision::kFp32);
 }
 
-TEST(AutoPrecision, IsSupportedByAllDevicesAndNamesTheWorkerThatLacksAFasterOne) {
+TEST(AutoPrecision, IsSupportedByAllDevicesAndNamesTheWorkerThatLacksAFasterPrecision) {
   const ChosenPrecision chosen = choose_precision(std::vector{kNew, kNew, kOld});
   EXPECT_EQ(chosen.precision, Precision::kFp32);
   EXPECT_EQ(chosen.message,

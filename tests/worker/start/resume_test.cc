@@ -78,7 +78,7 @@ TEST_F(OrderOfAResumedJob, DiffersIfClassesAreBalanced) {
   EXPECT_THAT(other(), IsEmpty());
 }
 
-TEST_F(OrderOfAResumedJob, IsNotComparedWithAKeyThatAnOlderVersionDidNotWrite) {
+TEST_F(OrderOfAResumedJob, IgnoresKeysThatAnOlderVersionDidNotWrite) {
   now_.job.update({{"seed", 2}, {"read", "sequential"}});
   EXPECT_THAT(other_order({.job = json::object()}, now_), IsEmpty());
 }

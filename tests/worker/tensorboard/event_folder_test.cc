@@ -51,7 +51,7 @@ TEST_F(EventFolder, FilesStartWithTheirVersionAndTheFirstStep) {
   EXPECT_GT(events[1].wall_time(), 1.7e9);
 }
 
-TEST_F(EventFolder, NamesOfLaterFilesSortAfterThoseOfEarlierOnes) {
+TEST_F(EventFolder, NamesOfLaterFilesSortAfterThoseOfEarlierFiles) {
   std::vector<std::string> names;
   for (int i = 0; i < 12; ++i) names.push_back(write(1, {i + 1}).filename().string());
   EXPECT_TRUE(std::ranges::is_sorted(names));
@@ -68,7 +68,7 @@ TEST_F(EventFolder, DropsStepsThatWillBeTrainedAgain) {
   EXPECT_EQ(testing::steps_of(file), (Steps{10, 20}));
 }
 
-TEST_F(EventFolder, RemovesFilesWithoutEventsAndCutsTheOneBeforeThem) {
+TEST_F(EventFolder, RemovesFilesWithoutEventsAndTruncatesTheFileBeforeThem) {
   const fs::path first = write(1, {10, 20, 30});
   const fs::path second = write(21, {30, 40});
   const fs::path third = write(31, {});
@@ -89,7 +89,7 @@ TEST_F(EventFolder, DropsAnIncompleteEvent) {
   }
 }
 
-TEST_F(EventFolder, DropsADamagedEventAndAllLaterOnes) {
+TEST_F(EventFolder, DropsADamagedEventAndAllLaterEvents) {
   const fs::path file = write(1, {10, 20, 30});
   auto bytes = testing::read_file(file);
   const fs::path shorter = write(1, {10, 20});

@@ -14,7 +14,7 @@
 namespace pfc {
 namespace {
 
-TEST(StepSampler, WantsTheFirstStepAndEveryNth) {
+TEST(StepSampler, SelectsTheFirstStepAndEveryNthStep) {
   const StepSampler sampler(3, true);
   std::vector<std::int64_t> wanted;
   for (std::int64_t step = 1; step <= 9; ++step) {
@@ -23,7 +23,7 @@ TEST(StepSampler, WantsTheFirstStepAndEveryNth) {
   EXPECT_EQ(wanted, (std::vector<std::int64_t>{1, 3, 6, 9}));
 }
 
-TEST(StepSampler, WantsNoStepIfItIsOff) {
+TEST(StepSampler, SelectsNoStepIfItIsOff) {
   for (std::int64_t step = 1; step <= 9; ++step) EXPECT_FALSE(StepSampler(0, true).wants(step));
 }
 

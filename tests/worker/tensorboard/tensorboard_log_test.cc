@@ -127,7 +127,7 @@ TEST_F(TensorBoard, SampleContainsHistogramsTheirMeansAndImages) {
   }
 }
 
-TEST_F(TensorBoard, ResumedJobStartsAnotherFileAndRemovesTheStepsThatItRepeats) {
+TEST_F(TensorBoard, ResumedJobStartsAnotherFileAndRemovesRepeatedSteps) {
   {
     TensorBoardLog log(options());
     for (const std::int64_t step : {10, 20, 30})

@@ -46,7 +46,7 @@ TEST(ArcfaceTorchKeys, GiveOneWarningForEachReason) {
                           HasSubstr("dali is ignored: num_workers threads of each worker decode")));
 }
 
-TEST(ArcfaceTorchKeys, GiveNoWarningIfTheyAreOff) {
+TEST(ArcfaceTorchKeys, GiveNoWarningIfFalseOrEmpty) {
   EXPECT_THAT(ignored_key_warnings(json::parse(R"({"dali": false, "wandb_key": ""})")), IsEmpty());
 }
 

@@ -29,7 +29,7 @@ TEST_F(FailuresOfASlot, AreCountedBySlot) {
   EXPECT_EQ(failures_of(blame, "b", 1, now), 0);
 }
 
-TEST_F(FailuresOfASlot, AreForgivenOneByOne) {
+TEST_F(FailuresOfASlot, AreForgivenOnePerHalfHour) {
   fails();
   fails();
   EXPECT_EQ(failures_of(blame, "a", 1, now + 29min), 2);
@@ -102,7 +102,7 @@ TEST_F(RestartsOfAJob, PauseForAGrowingTimeIfGenerationsAreShort) {
   EXPECT_EQ(budget.not_before, now) << "a generation of 60 s is not a quick restart";
 }
 
-TEST_F(RestartsOfAJob, AreGivenBackByProgress) {
+TEST_F(RestartsOfAJob, AreGivenBackOnePerTenMinutes) {
   restarts(10s);
   restarts(10s);
   now += 599s;

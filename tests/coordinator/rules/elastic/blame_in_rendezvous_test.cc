@@ -98,7 +98,7 @@ TEST_F(BlameInRendezvous, AnExcludedSlotIsReadmittedWhenNeeded) {
   EXPECT_EQ(begins().size(), 2U);
 }
 
-TEST_F(BlameInRendezvous, QuickRestartsPause) {
+TEST_F(BlameInRendezvous, AQuickRestartWaitsForAPause) {
   config.elastic.first_pause = 1'000ms;
   trains_on({{"a", 1}});
   dies("a", 0);
@@ -109,7 +109,7 @@ TEST_F(BlameInRendezvous, QuickRestartsPause) {
   EXPECT_EQ(does(), "start");
 }
 
-TEST_F(BlameInRendezvous, AQuickRestartAfterNewProgressDoesNotPause) {
+TEST_F(BlameInRendezvous, AQuickRestartAfterNewProgressDoesNotWait) {
   config.elastic.first_pause = 1'000ms;
   trains_on({{"a", 1}});
   dies("a", 0);

@@ -69,7 +69,7 @@ class ElasticRendezvous : public testing::Rendezvous {
   }
 };
 
-TEST_F(ElasticRendezvous, BeginsWithoutAHostThatDoesNotComeInTime) {
+TEST_F(ElasticRendezvous, BeginsWithoutAHostThatDoesNotRegisterInTime) {
   expect_hosts({{"a", 2}, {"b", 2}, {"c", 2}});
   registers("a");
   registers("b");
@@ -79,7 +79,7 @@ TEST_F(ElasticRendezvous, BeginsWithoutAHostThatDoesNotComeInTime) {
   EXPECT_EQ(begins().size(), 4U);
 }
 
-TEST_F(ElasticRendezvous, DoesNotBeginWithLessThanTheMinimum) {
+TEST_F(ElasticRendezvous, DoesNotBeginWithFewerWorkersThanTheMinimum) {
   expect_hosts({{"a", 2}, {"b", 2}, {"c", 2}});
   registers("a");
   passes(60s);
@@ -223,7 +223,7 @@ TEST_F(ElasticRendezvous, AHostThatComesBackJoinsAtTheNextCheckpoint) {
   EXPECT_EQ(state.job.restarts, 1) << "a planned change does not count as a restart";
 }
 
-TEST_F(ElasticRendezvous, AJoiningHostDoesNotReplaceABrieflySilentOne) {
+TEST_F(ElasticRendezvous, AJoiningHostDoesNotReplaceABrieflySilentHost) {
   config.elastic.min_workers = 2;
   trains_on_three_hosts();
   goes_on_without_b();
@@ -253,7 +253,7 @@ TEST_F(ElasticRendezvous, AHostThatChangesTheNetworkJoinsAfterAnExtraCheckpoint)
   for (const Member& member : begins()) EXPECT_EQ(member.survivor, 0);
 }
 
-TEST_F(ElasticRendezvous, AHostJoinsAfterARequestedCheckpointIfNoneComes) {
+TEST_F(ElasticRendezvous, AHostJoinsAfterARequestedCheckpointIfTheJobWritesNoneForTenMinutes) {
   trains_on_three_hosts();
   goes_on_without_b();
   registers("b");
@@ -270,7 +270,7 @@ TEST_F(ElasticRendezvous, AHostJoinsAfterARequestedCheckpointIfNoneComes) {
   EXPECT_EQ(begins().size(), 6U);
 }
 
-TEST_F(ElasticRendezvous, NeverHasMoreThanTheMaximum) {
+TEST_F(ElasticRendezvous, NeverHasMoreWorkersThanTheMaximum) {
   config.elastic.max_workers = 5;
   trains_on_three_hosts();
   EXPECT_EQ(state.job.current.workers.size(), 5U);
@@ -324,7 +324,7 @@ TEST_F(ElasticRendezvous, AHostMayBeBrieflySilentWhileAnotherIsDrained) {
   EXPECT_EQ(does(), "regroup");
 }
 
-TEST_F(ElasticRendezvous, AHostMayBeBrieflySilentBeforeThereIsSomethingToSave) {
+TEST_F(ElasticRendezvous, AHostMayBeBrieflySilentBeforeTrainingBegins) {
   expect_hosts({{"a", 2}, {"b", 2}, {"c", 2}});
   for (const char* name : {"a", "b", "c"}) registers(name);
   ASSERT_EQ(does(), "start");
@@ -421,7 +421,7 @@ TEST_F(ElasticRendezvous, ASpareDoesNotTakeThePlaceOfTheHostWithTheNewestCheckpo
   EXPECT_EQ(begins().front().host, "a");
 }
 
-TEST_F(ElasticRendezvous, AnOutputFolderIsNotSharedBecauseOnlyOneHostIsLeft) {
+TEST_F(ElasticRendezvous, AnOutputFolderDoesNotCountAsSharedWhenOnlyOneHostIsLeft) {
   expect_hosts({{"a", 2}, {"b", 2}});
   config.elastic.min_workers = 2;
   registers("a");

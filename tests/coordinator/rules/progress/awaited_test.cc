@@ -52,16 +52,16 @@ TEST_F(AwaitedWorkers, HaveNotBegunTheCollectiveOfTheOthers) {
   worker({{"step", 17, 16}});
   EXPECT_THAT(found(), ElementsAre(1));
   EXPECT_EQ(to_text(all[0]),
-            "while 2 others wait for it in all_gather (number 17 of communicator 'step')");
+            "while 2 other workers wait for it in all_gather (number 17 of communicator 'step')");
 }
 
-TEST_F(AwaitedWorkers, NoneIsFoundIfNoWorkerOrEveryWorkerWaits) {
+TEST_F(AwaitedWorkers, AreNoneIfNoWorkerOrEveryWorkerWaits) {
   worker({{"step", 16, 16}});
   worker({{"step", 15, 15}});
   EXPECT_THAT(found(), IsEmpty()) << "no worker waits";
 }
 
-TEST_F(AwaitedWorkers, NoneIsFoundIfAllAreInTheSameCollective) {
+TEST_F(AwaitedWorkers, AreNoneIfAllWorkersAreInTheSameCollective) {
   worker({{"step", 16, 15}});
   worker({{"step", 16, 15}});
   EXPECT_THAT(found(), IsEmpty()) << "the network may be at fault";
@@ -74,27 +74,27 @@ TEST_F(AwaitedWorkers, ExcludeAWorkerThatWaitsItself) {
   EXPECT_THAT(found(), ElementsAre(2));
 }
 
-TEST_F(AwaitedWorkers, IncludeAWorkerInACollectiveThatAllOthersHaveDone) {
+TEST_F(AwaitedWorkers, IncludeAWorkerInACollectiveThatAllOthersHaveCompleted) {
   worker({{"step", 18, 17}});
   worker({{"step", 17, 16}});
   worker({{"step", 18, 17}});
   EXPECT_THAT(found(), ElementsAre(1));
 }
 
-TEST_F(AwaitedWorkers, ExcludeAWorkerInACollectiveThatAnotherHasNotDone) {
+TEST_F(AwaitedWorkers, ExcludeAWorkerInACollectiveThatAnotherHasNotCompleted) {
   worker({{"step", 18, 17}});
   worker({{"step", 17, 16}});
   worker({{"step", 16, 16}});
   EXPECT_THAT(found(), ElementsAre(2));
 }
 
-TEST_F(AwaitedWorkers, AreSeveralIfSeveralAreBehind) {
+TEST_F(AwaitedWorkers, IncludeAllWorkersThatAreBehind) {
   worker({{"step", 17, 16}});
   worker({{"step", 16, 16}});
   worker({{"step", 12, 12}});
   EXPECT_THAT(found(), ElementsAre(1, 2));
   EXPECT_EQ(to_text(all[1]),
-            "while 1 other waits for it in all_gather (number 17 of communicator 'step')");
+            "while 1 other worker waits for it in all_gather (number 17 of communicator 'step')");
 }
 
 TEST_F(AwaitedWorkers, ExcludeAWorkerWithoutReportedCommunicators) {

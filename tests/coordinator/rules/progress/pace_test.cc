@@ -40,7 +40,7 @@ TEST_F(PaceOfAJob, LimitsTheFirstStepsByTheCollectiveTimeout) {
   EXPECT_EQ(pace.limit("forward", limits), 30s);
 }
 
-TEST_F(PaceOfAJob, LimitsAStepToTenTimesTheSlowestRecentOne) {
+TEST_F(PaceOfAJob, LimitsAStepToTenTimesTheSlowestRecentStep) {
   steps(1, 2, 0.5);
   tells(3, {{"forward", 3}, {"all_gather", 1}, {"checkpoint", 50}});
   steps(4, 66, 0.5);

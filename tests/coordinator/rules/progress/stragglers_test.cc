@@ -38,7 +38,7 @@ class StragglersOfAJob : public ::testing::Test {
   std::map<Rank, proto::Progress> last_;
 };
 
-TEST_F(StragglersOfAJob, ASlowRankIsReportedOnceAtItsBeginAndEnd) {
+TEST_F(StragglersOfAJob, ASlowRankIsReportedWhenItBecomesSlowAndWhenItRecovers) {
   EXPECT_THAT(trains(50, {0.2, 0.21, 0.19, 0.2}), IsEmpty());
   EXPECT_THAT(trains(30, {0.2, 0.2, 0.4, 0.2}),
               ElementsAre("rank 2 is slow: its own work takes 0.400 s a step, 2.0 times as long as "
@@ -51,7 +51,7 @@ TEST_F(StragglersOfAJob, ASlowRankIsReportedOnceAtItsBeginAndEnd) {
   EXPECT_EQ(stragglers.slowness(2), 0);
 }
 
-TEST_F(StragglersOfAJob, ARankOfTwoIsComparedWithTheOther) {
+TEST_F(StragglersOfAJob, ARankOfTwoIsComparedWithTheOtherRank) {
   trains(30, {0.2, 0.31});
   EXPECT_EQ(stragglers.slowness(0), 0);
   EXPECT_GT(stragglers.slowness(1), 1.5);
@@ -68,7 +68,7 @@ TEST_F(StragglersOfAJob, NoRankIsJudgedBeforeTwentyReports) {
   EXPECT_EQ(trains(1, {0.2, 2.0}).size(), 1U);
 }
 
-TEST_F(StragglersOfAJob, AFewMillisecondsAreNotReported) {
+TEST_F(StragglersOfAJob, ADifferenceOfAFewMillisecondsIsNotReported) {
   EXPECT_THAT(trains(40, {0.002, 0.009}), IsEmpty());
 }
 

@@ -72,7 +72,7 @@ TEST(LivePhases, ShowOnlyTheRanksThatWorkLongestIfThereAreMany) {
   EXPECT_EQ(json["rows"][0][0], 500);
 }
 
-TEST(LiveEvents, AreThoseAfterAGivenNumber) {
+TEST(LiveEvents, AreThoseAfterTheRequestedNumber) {
   EventLog log;
   log.add({.kind = ClusterEvent::Kind::kHost, .rank = {}, .text = "host a has joined"});
   log.add({.ms = 5,
@@ -85,7 +85,7 @@ TEST(LiveEvents, AreThoseAfterAGivenNumber) {
       R"([{"number":2,"ms":5,"kind":"failure","severity":"error","rank":3,"text":"rank 3: killed"}])");
 }
 
-TEST(LiveWorkers, HaveARowEachWithTheNumberOfTheirHost) {
+TEST(LiveWorkers, HaveOneRowPerWorkerWithTheIndexOfItsHost) {
   proto::StatusReply status;
   status.add_hosts()->set_name("a");
   status.add_hosts()->set_name("b");

@@ -144,7 +144,7 @@ TEST_P(TileProductsOfAKind, ComputeTheCentresGradientsInParts) {
 }
 
 // Some stretches end between two steps, and some between two products.
-TEST_P(TileProductsOfAKind, ComputeTheSameWhileTheyPrefetch) {
+TEST_P(TileProductsOfAKind, ComputeTheSameWithPrefetching) {
   const std::vector<char> memory(5000);
   const std::vector<Stretch> stretches{
       {memory.data(), 100}, {memory.data() + 100, 1}, {memory.data() + 101, 4899}};

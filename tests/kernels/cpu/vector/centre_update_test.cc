@@ -200,7 +200,7 @@ TEST_P(CentreUpdate, AppliesMissedUpdatesFirst) {
   EXPECT_NEAR(squares, stored, 1e-5 * stored);
 }
 
-TEST_P(CentreUpdate, SettlesMissedUpdates) {
+TEST_P(CentreUpdate, StoresACentreAfterItsMissedUpdates) {
   const Numbers w = weight_, v = momentum_;
   CentreRow missing = row();
   missing.missed = &missed_;
@@ -303,7 +303,7 @@ TEST_P(CentreAdamW, AppliesAdamWsMissedUpdatesFirst) {
   }
 }
 
-TEST_P(CentreAdamW, SettlesAdamWsMissedUpdates) {
+TEST_P(CentreAdamW, StoresACentreAfterAdamWsMissedUpdates) {
   const Numbers w = weight_, m = momentum_, s = second_;
   CentreRow missing = adamw_row();
   missing.missed = &adamw_missed_;

@@ -67,12 +67,12 @@ class ConvolutionAlgorithms : public ::testing::Test {
 };
 
 /// A cuDNN that lacks some of its algorithms.
-class LackingAlgorithms : public ::testing::TestWithParam<DType> {
+class CudnnWithoutSomeAlgorithms : public ::testing::TestWithParam<DType> {
  protected:
   struct Passes {
     std::vector<float> y, dx, dw;
   };
-  ~LackingAlgorithms() override { simt::set_algorithms({}); }
+  ~CudnnWithoutSomeAlgorithms() override { simt::set_algorithms({}); }
 
   // Runs all passes. Runs the last one twice, so that dw is the sum of both.
   static Passes run(DType type) {
@@ -126,7 +126,7 @@ TEST_F(ConvolutionAlgorithms, AreTimedOnceForAllTestsOfOneProcess) {
   }
 }
 
-TEST_F(ConvolutionAlgorithms, AllWorkersUseThoseOfTheFirst) {
+TEST_F(ConvolutionAlgorithms, AreTheFirstWorkersChoiceOnAllWorkers) {
   AlgorithmCache first = opened(), second = opened();
   first.keep("a 3x3", {.algorithm = 1, .math = 1});
   EXPECT_EQ(second.keep("a 3x3", {.algorithm = 5, .math = 1}), (AlgorithmChoice{1, 1}));
@@ -240,7 +240,7 @@ TEST_F(ConvolutionAlgorithms, AreReplacedIfThisGpuDoesNotHaveThem) {
 
 constexpr int kNotDeterministic = 0, kOfLargeWorkspace = 3;
 
-class LargeWorkspace : public LackingAlgorithms {};
+class LargeWorkspace : public CudnnWithoutSomeAlgorithms {};
 
 TEST_P(LargeWorkspace, IsUsedIfNoOtherAlgorithmIsDeterministic) {
   simt::set_algorithms([](int number, const Conv2dShape&) {
@@ -254,7 +254,7 @@ TEST_P(LargeWorkspace, IsUsedIfNoOtherAlgorithmIsDeterministic) {
   EXPECT_EQ(first.dw, second.dw);
 }
 
-TEST_P(LackingAlgorithms, PadsChannels) {
+TEST_P(CudnnWithoutSomeAlgorithms, PadsChannels) {
   const Passes expected = run(GetParam());
   simt::set_algorithms([](int number, const Conv2dShape& s) {
     return number == kNotDeterministic || (s.in_c % 8 == 0 && s.out_c % 8 == 0);
@@ -266,13 +266,13 @@ TEST_P(LackingAlgorithms, PadsChannels) {
   EXPECT_EQ(again.dw, found.dw);
 }
 
-TEST_P(LackingAlgorithms, FallsBackToANondeterministicAlgorithm) {
+TEST_P(CudnnWithoutSomeAlgorithms, FallsBackToANondeterministicAlgorithm) {
   const Passes expected = run(GetParam());
   simt::set_algorithms([](int number, const Conv2dShape&) { return number == kNotDeterministic; });
   expect_close(run(GetParam()), expected, 0.3);
 }
 
-TEST_P(LackingAlgorithms, ThrowsIfThereIsNoAlgorithm) {
+TEST_P(CudnnWithoutSomeAlgorithms, ThrowsIfThereIsNoAlgorithm) {
   simt::set_algorithms([](int, const Conv2dShape&) { return false; });
   EXPECT_THROW(run(GetParam()), DeviceError);
 }
@@ -280,7 +280,7 @@ TEST_P(LackingAlgorithms, ThrowsIfThereIsNoAlgorithm) {
 INSTANTIATE_TEST_SUITE_P(Types, LargeWorkspace,
                          ::testing::Values(DType::kBFloat16, DType::kFloat16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
-INSTANTIATE_TEST_SUITE_P(Types, LackingAlgorithms,
+INSTANTIATE_TEST_SUITE_P(Types, CudnnWithoutSomeAlgorithms,
                          ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
 

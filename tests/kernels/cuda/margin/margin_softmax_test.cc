@@ -8,7 +8,7 @@
 namespace pfc {
 namespace {
 
-TEST_F(CudaMarginSoftmax, WaitsOnlyForTheLoss) {
+TEST_F(CudaMarginSoftmax, HostWaitsOnlyForTheLoss) {
   const SparseTable table(300);
   const std::vector<std::int64_t> classes = range(0, 300);
   for (const std::int64_t c : classes) table.fill_row(c, static_cast<unsigned>(c));

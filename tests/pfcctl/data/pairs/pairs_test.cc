@@ -84,7 +84,7 @@ TEST(DrawPairs, DrawsPeopleUniformly) {
   EXPECT_NEAR(static_cast<double>(of_first), 20, 15) << "expected a tenth of 200 pairs";
 }
 
-TEST(DrawPairs, RequiresTwoPeopleAndTwoImagesOfOne) {
+TEST(DrawPairs, RequiresTwoPeopleAndTwoImagesOfOnePerson) {
   EXPECT_THAT(error_of([] { (void)draw_pairs({0, 0, 0}, 2, 1); }), HasSubstr("found 1 people"));
   EXPECT_THAT(error_of([] {
                 (void)draw_pairs({0, 1, 2}, 2, 1);
