@@ -22,13 +22,13 @@ void check_scales(const MarginSoftmaxOptions& o, const char* name, const ScaledR
 }
 
 void check_table(const MarginSoftmaxOptions& o, const CentreTable& t) {
-  constexpr DType kFloat = DType::kFloat32, kHalf = DType::kBFloat16;
+  constexpr DType kF32 = DType::kFloat32, kBf16 = DType::kBFloat16;
   check(t.weight.shape.rank() == 2, "margin_softmax.table: weight must be [R, D]");
   const Shape shape = t.weight.shape;
-  expect({kTable, "weight", t.weight}, {kFloat, kHalf, DType::kInt8, DType::kFloat8}, shape);
+  expect({kTable, "weight", t.weight}, {kF32, kBf16, DType::kInt8, DType::kFloat8}, shape);
   check_scales(o, "weight's scales", t.weight);
   if (t.momentum || o.optimizer == OptimizerKind::kAdamW || o.momentum != 0) {
-    expect({kTable, "momentum", t.momentum}, {kFloat, kHalf, DType::kInt8}, shape);
+    expect({kTable, "momentum", t.momentum}, {kF32, kBf16, DType::kInt8}, shape);
     check_scales(o, "momentum's scales", t.momentum);
   }
   if (o.optimizer == OptimizerKind::kAdamW) {
@@ -38,7 +38,7 @@ void check_table(const MarginSoftmaxOptions& o, const CentreTable& t) {
   }
   check(o.sub_centres >= 1 && shape[1] % o.sub_centres == 0 && (o.sub_centres == 1 || !is_plain(o)),
         "margin_softmax.table: a row must hold whole centres");
-  expect({kTable, "inverse_norm", t.inverse_norm}, kFloat, {shape[0] * o.sub_centres});
+  expect({kTable, "inverse_norm", t.inverse_norm}, kF32, {shape[0] * o.sub_centres});
   check(t.updated.size() == static_cast<std::size_t>(shape[0]),
         "margin_softmax.table: updated needs one element for each row");
   check(t.history != nullptr && t.history->optimizer() == o.optimizer,

@@ -154,13 +154,13 @@ TEST_P(Convolution, ManyChannelsAndPixelsAgreeWithFloat64) {
   const OwnedTensor y = activations(s.y_shape()), dx = activations(s.x_shape());
   const std::unique_ptr<Conv2d> conv = ops_->conv2d(s);
   conv->forward(dev_x, dev_w, y);
-  // Used as dy, y gives a dx in which each image depends only on the same image of y, so checking a
-  // few images is enough.
+  // Used as dy, y gives a dx in which each image depends only on the same image of y, so checking
+  // an image of each part is enough.
   conv->backward_data(y, dev_w, dx);
   const bool few_digits = ops_->activation_type() != DType::kFloat32 || !ops_->on_host();
   const double most = few_digits ? tolerance() : 2e-6;
   const std::vector<float> got_y = values(y), got_dx = values(dx);
-  for (const std::int64_t image : {0, 2, 3, 5}) {
+  for (const std::int64_t image : {2, 3}) {
     Conv2dShape one = s;
     one.batch = 1;
     const auto part = [&](const std::vector<float>& all, std::int64_t size) {

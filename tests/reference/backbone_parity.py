@@ -282,7 +282,7 @@ def main():
     if options.precision == "bf16" and "avx512_bf16" not in pathlib.Path("/proc/cpuinfo").read_text():
         print("skipped: this processor has no avx512_bf16")
         return 0
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     print(f"{'network':9} {'worst of its kind':48} {'pfc-f64':>9} {'torch-f64':>9} "
           f"{'pfc-torch':>9} {'limit':>9}")
     failures = 0

@@ -189,7 +189,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, required=True, help="folder of the programs")
     arguments = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     failed = 0
     for name, keys, workers, file in CASES:
         with tempfile.TemporaryDirectory(prefix="pfc-embeddings-parity-") as folder:

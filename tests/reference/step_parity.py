@@ -193,7 +193,7 @@ def main():
     arguments = parser.parse_args()
     if not arguments.bin and not arguments.emulated:
         parser.error("--bin or --emulated is needed")
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     failed = 0
     for name, limits, compare, more in cases(arguments):
         if arguments.only not in name:

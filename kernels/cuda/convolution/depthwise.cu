@@ -8,7 +8,7 @@ namespace depthwise {
 
 __global__ void merge_weights_kernel(std::int64_t channels, int taps, unsigned blocks,
                                      const float* partial, float* dw, bool accumulate) {
-  __shared__ double parts[kThreads / kWarp][kWarp];
+  __shared__ double parts[kWarps][kWarp];
   const std::int64_t channel = std::int64_t{blockIdx.x} * kWarp + threadIdx.x;
   const std::int64_t tap = blockIdx.y;
   double sum = 0;
@@ -93,11 +93,11 @@ class CudaDepthwise : public Conv2d {
                static_cast<const T*>(x.data), static_cast<const T*>(dy.data), scratch());
       });
       const auto across = static_cast<unsigned>((shape_.in_c + kWarp - 1) / kWarp);
-      launch("depthwise.backward_weights",
-             {.blocks = dim3(across, static_cast<unsigned>(taps())),
-              .threads = dim3(kWarp, kThreads / kWarp)},
-             stream(), depthwise::merge_weights_kernel, shape_.in_c, taps(), shape.blocks.x,
-             scratch(), dw.f32(), accumulate);
+      launch(
+          "depthwise.backward_weights",
+          {.blocks = dim3(across, static_cast<unsigned>(taps())), .threads = dim3(kWarp, kWarps)},
+          stream(), depthwise::merge_weights_kernel, shape_.in_c, taps(), shape.blocks.x, scratch(),
+          dw.f32(), accumulate);
     });
   }
 

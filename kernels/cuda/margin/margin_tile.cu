@@ -8,8 +8,6 @@
 namespace pfc {
 namespace {
 
-constexpr unsigned kWarps = kThreads / kWarp;
-
 /// Returns the cosine, limited to [-limit, limit]; 0 above the filter's threshold. A NaN stays NaN,
 /// since every comparison with it is false.
 __device__ __forceinline__ float filtered_cosine(const ProductTile& t, float product,

@@ -8,7 +8,6 @@
 namespace pfc {
 namespace {
 
-constexpr unsigned kTeacherWarps = kThreads / kWarp;
 constexpr int kDistilledSamples = 4;  // per lane
 constexpr unsigned kDistilledColumns = kWarp * kDistilledSamples;
 
@@ -47,14 +46,14 @@ __global__ void gather_teacher_kernel(const T* centres, std::int64_t dimension, 
 // the classes.
 __global__ void __launch_bounds__(kThreads)
     fold_distilled_kernel(DistilledProducts t, double* all, bool first) {
-  __shared__ float sums[kDistilledSums][kTeacherWarps][kDistilledColumns];
+  __shared__ float sums[kDistilledSums][kWarps][kDistilledColumns];
   const unsigned warp = threadIdx.x / kWarp;
   const unsigned place = threadIdx.x % kWarp * kDistilledSamples;
   const std::int64_t column = std::int64_t{blockIdx.x} * kDistilledColumns + place;
   float network[kDistilledSamples] = {}, teacher[kDistilledSamples] = {},
         difference[kDistilledSamples] = {};
-  const std::int64_t stride = std::int64_t{gridDim.y} * kTeacherWarps;
-  std::int64_t row = std::int64_t{blockIdx.y} * kTeacherWarps + warp;
+  const std::int64_t stride = std::int64_t{gridDim.y} * kWarps;
+  std::int64_t row = std::int64_t{blockIdx.y} * kWarps + warp;
   for (; column < t.samples && row < t.classes; row += stride) {
     const float inverse = t.inverse_norms[row];
     const std::int64_t at = row * t.samples + column;
@@ -83,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t sample = std::int64_t{blockIdx.x} * kDistilledColumns + of_block;
     if (sample >= t.samples) continue;
     double sum = 0;
-    for (unsigned w = 0; w < kTeacherWarps; ++w) {
+    for (unsigned w = 0; w < kWarps; ++w) {
       sum += static_cast<double>(sums[which][w][of_block]);
     }
     double& slot = all[(std::int64_t{which} * gridDim.y + blockIdx.y) * t.samples + sample];
@@ -135,8 +134,8 @@ __global__ void __launch_bounds__(kThreads)
     network.x[k] *= factor;
     teacher.x[k] *= factor;
   }
-  const std::int64_t stride = std::int64_t{gridDim.y} * kTeacherWarps;
-  std::int64_t row = std::int64_t{blockIdx.y} * kTeacherWarps + threadIdx.x / kWarp;
+  const std::int64_t stride = std::int64_t{gridDim.y} * kWarps;
+  std::int64_t row = std::int64_t{blockIdx.y} * kWarps + threadIdx.x / kWarp;
   for (; row < t.classes; row += stride) {
     const float inverse = t.inverse_norms[row];
     const std::int64_t at = row * t.samples + column;
@@ -195,8 +194,7 @@ void add_distilled_factors(const CudaDevice& device, const DistilledProducts& ti
   const unsigned columns = blocks_of(tile.samples, std::int64_t{kWarp} * kPack);
   constexpr unsigned kBlocksEach = 4;
   const auto most = static_cast<unsigned>(device.properties.multiProcessorCount) * kBlocksEach;
-  const unsigned rows =
-      std::min(blocks_of(tile.classes, kTeacherWarps), std::max(most / columns, 1u));
+  const unsigned rows = std::min(blocks_of(tile.classes, kWarps), std::max(most / columns, 1u));
   const LaunchShape shape{.blocks = dim3(columns, rows), .threads = dim3(kThreads)};
   const auto go = [&](auto* to) {
     launch("adding the teacher's gradients", shape, device.compute.get(),

@@ -115,9 +115,9 @@ class CudaAttention : public Attention {
     return numbers_each() * 2 * (static_cast<std::int64_t>(sizeof(float)) + element_bytes());
   }
   [[nodiscard]] std::size_t address_bytes() const {
-    constexpr std::size_t kAlignment = 256;
+    constexpr std::size_t kAddressAlignment = 256;
     const auto bytes = static_cast<std::size_t>(kOperands * count_) * sizeof(std::byte*);
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return (bytes + kAddressAlignment - 1) / kAddressAlignment * kAddressAlignment;
   }
 
   /// Returns an operand in scratch memory: [matrices of a part, tokens, stride].

@@ -79,10 +79,10 @@ void update(const char* name, const CudaDevice& device, Update formula, float sc
                      aligned(second) && aligned(operand.data);
   // Uses one kernel for both cases, so that results with and without an operand are bit-identical.
   with_element_type(device.activations, [&](auto* type) {
-    using Operand = std::remove_pointer_t<decltype(type)>;
+    using Rounded = std::remove_pointer_t<decltype(type)>;
     launch(name, device.grid_for(packs ? n / 4 + 1 : n), device.compute.get(),
-           update_kernel<Update, Operand>, formula, n, packs, scale, gradient.f32(), weight.f32(),
-           a.f32(), second, static_cast<Operand*>(operand.data));
+           update_kernel<Update, Rounded>, formula, n, packs, scale, gradient.f32(), weight.f32(),
+           a.f32(), second, static_cast<Rounded*>(operand.data));
   });
 }
 

@@ -97,7 +97,6 @@ LaunchShape of_samples(const Tensor& x) {
 
 template <typename T, typename Y>
 __global__ void average_pool_kernel(std::int64_t pixels, std::int64_t n, const T* x, Y* y) {
-  constexpr unsigned kWarps = kThreads / kWarp;
   __shared__ float sums[kWarps][kWarp];
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const std::int64_t channel = std::int64_t{blockIdx.y} * kWarp + lane, sample = blockIdx.x;
@@ -128,7 +127,7 @@ __global__ void gate_kernel(std::int64_t pixels, std::int64_t n, const T* x, con
   if (channel >= n) return;
   const std::int64_t sample = blockIdx.x;
   const float gate = sigmoid(to_float(logits[sample * n + channel]));
-  for (std::int64_t p = threadIdx.x / kWarp; p < pixels; p += kThreads / kWarp) {
+  for (std::int64_t p = threadIdx.x / kWarp; p < pixels; p += kWarps) {
     const std::int64_t i = (sample * pixels + p) * n + channel;
     y[i] = from_float<T>(to_float(x[i]) * gate + to_float(residual[i]));
   }
@@ -138,7 +137,6 @@ __global__ void gate_kernel(std::int64_t pixels, std::int64_t n, const T* x, con
 template <typename T>
 __global__ void gate_backward_kernel(std::int64_t pixels, std::int64_t n, const T* dy, const T* x,
                                      const T* logits, T* dx, T* dlogits) {
-  constexpr unsigned kWarps = kThreads / kWarp;
   __shared__ float sums[kWarps][kWarp];
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const std::int64_t channel = std::int64_t{blockIdx.y} * kWarp + lane, sample = blockIdx.x;

@@ -11,18 +11,18 @@
 namespace pfc {
 
 constexpr unsigned kWarp = 32;
+constexpr unsigned kWarps = kThreads / kWarp;  ///< of a block of kThreads
 constexpr unsigned kWholeWarp = 0xffffffffu;
 
 /// Returns the launch of a kernel in which warp i processes item i, for example a row of a matrix:
 /// enough blocks of kThreads for `items` warps. The last block may have warps without an item.
 inline LaunchShape one_warp_each(std::int64_t items) {
-  constexpr std::int64_t kWarps = kThreads / kWarp;
   return {.blocks = dim3(static_cast<unsigned>((items + kWarps - 1) / kWarps)),
           .threads = dim3(kThreads)};
 }
 /// Returns the calling warp's item. REQUIRES: the kernel was launched with one_warp_each().
 __device__ __forceinline__ std::int64_t index_of_warp() {
-  return std::int64_t{blockIdx.x} * (kThreads / kWarp) + threadIdx.x / kWarp;
+  return std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarp;
 }
 
 /// Returns the sum over the warp, in every lane. REQUIRES: all lanes of the warp call it.
