@@ -42,7 +42,8 @@ struct DatasetInfo {
   }
 };
 
-/// One image, still encoded. The spans refer to the caller's memory.
+/// One image, still encoded. The spans point into the memory that was passed to Dataset::parse() or
+/// Dataset::read(): the buffer, or the bytes that were read ahead.
 struct Sample {
   std::span<const std::byte> encoded;  ///< JPEG, PNG or WebP; or float32 numbers of an embedding
   std::int64_t label = 0;  ///< the label, or one of several; other_labels() returns the others

@@ -94,7 +94,8 @@ Prepared prepare_spawn(const SpawnOptions& options) {
   return prepared;
 }
 
-/// Only fds 0 to 2 survive the exec: an inherited listening socket would block its port.
+/// Makes the exec close all file descriptors from `first`, because an inherited listening socket
+/// would keep its port in use.
 void close_on_exec_from(int first) {
   if (close_range(first, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return;
   constexpr int kMany = 65'536;  // for kernels before 5.11

@@ -1,4 +1,5 @@
-// Converts this machine's clock to the coordinator's, to merge recordings of several hosts.
+// Converts times between this process's clock and another clock: the coordinator's, to merge
+// recordings of several hosts, or CUPTI's, to merge those of a GPU and its host.
 #pragma once
 
 #include <chrono>
@@ -9,14 +10,15 @@
 
 namespace pfc {
 
-/// One reading of the coordinator's clock.
+/// One reading of the other clock.
 struct ClockReading {
   TimePoint asked;     ///< local time of the request
   TimePoint answered;  ///< local time of the response
-  WallTime there;      ///< coordinator's time, between the two
+  WallTime there;      ///< the other clock's time, read between `asked` and `answered`
 };
 
-/// Difference between the coordinator's time (ns since 1970) and the local `Clock`, in ns.
+/// Difference between the other clock's time (the coordinator's: ns since 1970) and the local
+/// `Clock`, in ns.
 struct ClockOffset {
   TimePoint at;  ///< local time of the measurement
   std::chrono::nanoseconds offset{0};
@@ -34,7 +36,7 @@ class ClockMap {
   /// REQUIRES: `after` is not earlier than `before`. Pass one value twice for a constant offset.
   ClockMap(const ClockOffset& before, const ClockOffset& after) : before_(before), after_(after) {}
 
-  /// Returns the coordinator's time in nanoseconds since 1970.
+  /// Returns the other clock's time in ns (the coordinator's: since 1970) at the local time `here`.
   [[nodiscard]] std::int64_t there(TimePoint here) const;
   [[nodiscard]] std::chrono::nanoseconds error() const;
 

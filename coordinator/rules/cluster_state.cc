@@ -31,7 +31,7 @@ Incident incident_of(const WorkerState& worker, Incident::Kind kind, const std::
           .at = now};
 }
 
-/// Replaces the worker's process by a new incarnation.
+/// Resets the worker to a new process in the same slot, with the number `incarnation`.
 void replace(ClusterState& state, WorkerState& worker, std::int64_t incarnation, TimePoint now) {
   if (worker.joined) state.job.current.joined -= 1;
   worker = {.rank = worker.rank,

@@ -54,7 +54,8 @@ class NetworkWish {
 
 /// Returns the network of an address: "10.0.0.0/24".
 std::string network_of(const HostAddress& address);
-/// Returns whether `address` is in the network `of`/`prefix`, which is of the same IP version.
+/// Returns whether `address` is in the network `of`/`prefix`. Returns false if the two differ in IP
+/// version, or if one of them is not an IP address.
 bool is_in_network(const std::string& address, const std::string& of, int prefix);
 bool is_v6(const HostAddress& address);
 

@@ -303,8 +303,9 @@ FoundJournals find_journals(const fs::path& folder, const proto::JournalIdentity
                   [&](const Left& left) { return !left.identity.id().starts_with(choice); });
     if (fitting.empty()) {
       throw InputError(
-          "--take-over " + choice + ": " + journals_folder.string() +
-          " has no journal with this id from a dead coordinator that ran this command");
+          "--take-over " + choice + ": found no journal in " + journals_folder.string() +
+          " whose id begins with this text, whose coordinator is dead, and whose command is the "
+          "same as this one");
     }
   }
   if (fitting.size() > 1) {

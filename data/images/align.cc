@@ -97,7 +97,7 @@ void warp(std::span<const std::uint8_t> rgb, ImageSize from, const Similarity& p
   const double scale = std::hypot(placed.a, placed.b);
   check(scale > 0, "warp: the scale must be positive");
   if (scale >= 0.5) return warp_whole(rgb, from, placed, to, out);
-  // The remaining warp does not shrink the image, and enlarges it by at most a pixel.
+  // The scale of the remaining warp differs from 1 only because the sides of `size` are rounded.
   const auto smaller = [&](std::int64_t side) {
     return std::max<std::int64_t>(1, std::llround(static_cast<double>(side) * scale));
   };

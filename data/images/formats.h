@@ -21,7 +21,8 @@ class ImageFormat {
   /// Returns the size at which decode() should run for `wanted`: the image's own, or a smaller one
   /// that is faster to decode and has at least `wanted` rows and columns.
   [[nodiscard]] virtual ImageSize reduced(ImageSize own, ImageSize /*wanted*/) { return own; }
-  /// Fills rgb [size.height, size.width, 3]. REQUIRES: `size` is from reduced() and within limits.
+  /// Fills rgb [size.height, size.width, 3]. REQUIRES: `size` is from reduced(), and within
+  /// kMaxDecodedSide and kMaxDecodedPixels (decode.h).
   virtual void decode(std::span<const std::byte> encoded, ImageSize size,
                       std::span<std::uint8_t> rgb) = 0;
 };

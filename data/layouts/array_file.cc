@@ -202,11 +202,15 @@ ArrayInFile npy_array(const std::filesystem::path& path) {
   std::uint32_t length = 0;
   std::memcpy(&length, begin.data() + kVersionEnd, length_bytes);
   const std::uint64_t offset = kVersionEnd + length_bytes + length;
-  if (length > kMaxHeader || offset > file.bytes()) {
+  if (length > kMaxHeader) {
+    throw InputError(fmt::format("{}: found a header of {} bytes, expected at most {}", name,
+                                 length, kMaxHeader));
+  }
+  if (offset > file.bytes()) {
     throw InputError(
-        fmt::format("{}: found a header of {} bytes in a file of {} bytes, expected at most {} "
-                    "bytes in a header",
-                    name, length, file.bytes(), kMaxHeader));
+        fmt::format("{}: found {} bytes, but its header ends at byte {}: the file is truncated; "
+                    "copy it again",
+                    name, file.bytes(), offset));
   }
   std::string header = begin.substr(kVersionEnd + length_bytes);
   const std::size_t have = std::min<std::size_t>(header.size(), length);

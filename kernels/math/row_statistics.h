@@ -98,7 +98,7 @@ struct TargetShare {
 };
 
 /// Returns -d loss / d logit of a target: wanted probability - probability. With one target and
-/// without smoothing this is 1 - p(target), without a difference of nearly equal numbers.
+/// without smoothing this is 1 - p(target), computed without subtracting nearly equal numbers.
 PFC_HOST_DEVICE double target_pull(const RowSoftmax& r, double smoothing, TargetShare t = {}) {
   const double pull = t.wanted - t.of_targets + t.of_targets * r.others;
   return r.uniform > 0 ? pull - (smoothing * t.wanted - r.uniform) : pull;

@@ -113,8 +113,12 @@ std::vector<IjbPair> read_pairs(const path& file, const std::vector<IjbFace>& fa
     expect_template(faces, pairs.back().second, line);
   });
   const auto genuine = std::ranges::count(pairs, true, &IjbPair::same);
+  if (pairs.empty()) throw InputError(file.string() + ": found no pairs");
   if (genuine == 0 || genuine == std::ssize(pairs)) {
-    throw InputError(file.string() + ": found pairs of one kind only, expected both kinds");
+    throw InputError(fmt::format(
+        "{}: found only pairs with label {}, expected pairs of one person (label 1) and pairs of "
+        "two people (label 0)",
+        file.string(), genuine == 0 ? 0 : 1));
   }
   return pairs;
 }

@@ -233,8 +233,9 @@ void check_storable(const DatasetInfo& info, const path& in) {
   const std::int64_t excess = info.images + info.classes + 1 - kMaxFloatLabel;
   if (excess <= 0) return;
   spdlog::warn(
-      "{}: found {} images of {} classes, but RecordIO stores at most {} of both together; the run "
-      "fails after embedding unless it removes {} of them",
+      "{}: found {} images and {} classes, but RecordIO stores at most {} images and classes in "
+      "all; this command computes all embeddings first, and then fails unless it removes at least "
+      "{} images and classes",
       in.string(), info.images, info.classes, kMaxFloatLabel - 1, excess);
 }
 

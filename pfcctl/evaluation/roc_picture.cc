@@ -80,7 +80,8 @@ std::string grid(const Axes& axes) {
   return svg;
 }
 
-/// Points closer than half a pixel to the last one are left out.
+/// Returns the curve as the data of an SVG path. Omits a point that is less than half a pixel from
+/// the previous point of the path, unless its FPR is 1.
 std::string path_of(const Roc& roc, const Axes& axes) {
   std::string path;
   double last_x = -1, last_y = -1;

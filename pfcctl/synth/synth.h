@@ -37,8 +37,9 @@ struct Pair {
   bool same = false;
 };
 
-/// Returns pairs of images of identities outside the training set. Pairs of one person and of two
-/// alternate, so that each of ten folds has equally many of both.
+/// Returns options.val_pairs pairs of images of identities outside the training set. Pairs of one
+/// person and pairs of two alternate, so each of the ten folds of an evaluation has equally many of
+/// both kinds if the number of pairs is a multiple of 20.
 std::vector<Pair> draw_pairs(const SynthOptions& options);
 
 /// Writes train.rec, train.idx, property (InsightFace's layout) and val.bin into `folder`, which

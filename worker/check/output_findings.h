@@ -10,8 +10,8 @@
 
 namespace pfc {
 
-/// Ensures that `path` is a folder during its lifetime. Removes the folders that it has created if
-/// they are empty. Throws StorageError.
+/// Creates the folder `path` and missing parent folders. The destructor removes those that the
+/// constructor created, if they are empty. Throws StorageError.
 class FolderForAWhile {
  public:
   explicit FolderForAWhile(std::filesystem::path path);
@@ -31,10 +31,11 @@ std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan
 /// the files of the class centres.
 std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan);
 
-/// Checks the host of rank 0, which writes there. Leaves nothing behind. `needed` is in bytes.
+/// Checks the output folder on the host of rank 0. Leaves nothing behind. `needed` is in bytes.
 std::vector<CheckFinding> output_findings(const JobConfig& job, std::uint64_t needed);
 
-/// Checks another host that shares the folder, because its workers write there too.
+/// Checks the output folder on another host that shares it, because that host's workers write
+/// checkpoints there too.
 std::vector<CheckFinding> shared_output_findings(const JobConfig& job);
 
 }  // namespace pfc

@@ -74,7 +74,8 @@ GenerationKind kind_of(proto::CheckPart part) {
   return GenerationKind::kTraining;
 }
 
-/// Splits the reply into its values. Throws CommError if there are not `count` values.
+/// Splits the reply into its values. Throws CommError if there are not `count` values, or if the
+/// sum of their sizes is not the number of bytes in the reply.
 std::vector<std::optional<std::vector<char>>> values_of(const proto::GetValuesReply& reply,
                                                         std::size_t count) {
   std::vector<std::optional<std::vector<char>>> values;
@@ -84,9 +85,13 @@ std::vector<std::optional<std::vector<char>>> values_of(const proto::GetValuesRe
     values.emplace_back(std::in_place, value.begin(), value.end());
     begin += size;
   }
-  if (values.size() != count || begin != reply.values().size()) {
+  if (values.size() != count) {
     throw CommError("the coordinator has answered with " + std::to_string(values.size()) +
                     " values, expected " + std::to_string(count));
+  }
+  if (begin != reply.values().size()) {
+    throw CommError("the coordinator has answered with " + std::to_string(reply.values().size()) +
+                    " bytes of values, but their sizes add up to " + std::to_string(begin));
   }
   for (const int number : reply.missing()) values.at(static_cast<std::size_t>(number)).reset();
   return values;

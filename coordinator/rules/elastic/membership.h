@@ -47,7 +47,8 @@ bool is_usable(const HostState& host);
 /// Returns whether the host's agent is registered, but silent.
 bool is_quiet(const HostState& host, TimePoint now);
 
-/// Returns the processes that hold the newest snapshot, by their rank in it. Empty: unknown.
+/// Returns the processes that hold the parts of the newest snapshot. The index is the rank that the
+/// process had in the generation that took the snapshot. Empty: unknown.
 std::vector<SnapshotPart> snapshot_parts(const JobState& job);
 
 /// Returns the host whose output folder alone has the newest usable state. Empty if all hosts

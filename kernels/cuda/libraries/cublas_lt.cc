@@ -53,9 +53,9 @@ struct CublasLt::Key {
   friend auto operator<=>(const Key&, const Key&) = default;
 };
 
-// A product in cuBLASLt's terms, with column-major matrices. A row-major matrix is the transpose
-// of the column-major matrix in the same memory. So the plan computes c^T = op(b)^T op(a)^T, with
-// a and b exchanged.
+// The product c = op(a) op(b) in cuBLASLt's terms, with column-major matrices. A row-major matrix
+// is the transpose of the column-major matrix in the same memory. So cuBLASLt computes
+// c^T = op(b)^T op(a)^T: `b` describes its first operand (A), and `a` its second operand (B).
 struct CublasLt::Plan {
   Operation operation;
   Layout a, b, c;

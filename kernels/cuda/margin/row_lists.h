@@ -1,4 +1,5 @@
-// Lists of numbers that the host writes and kernels read, and the row lists of a call.
+// CudaLists sends lists of numbers from the host to kernels. RowUpdates uses it to send the rows of
+// class centres that a kernel processes, and the updates that each of these rows has missed.
 #pragma once
 
 #include <cstddef>

@@ -18,7 +18,7 @@ TEST(PeerLimits, RefuseCallsBeyondTheRateOfOnePeer) {
   EXPECT_FALSE(limits.may_call("a", now));
 }
 
-TEST(PeerLimits, RefuseRepliesThatAPeerDoesNotRead) {
+TEST(PeerLimits, RefuseFurtherRepliesToAPeerThatDoesNotReadEarlierOnes) {
   PeerLimits limits(10, 20);
   EXPECT_TRUE(limits.may_send("a", kMostWaitingBytes));
   EXPECT_FALSE(limits.may_send("a", 1));

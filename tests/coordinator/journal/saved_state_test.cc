@@ -125,7 +125,7 @@ TEST_F(SavedState, IsUnchangedAfterARestore) {
   }
 }
 
-TEST_F(SavedState, ContainsTheProgressAndTheLastCause) {
+TEST_F(SavedState, ContainsTheImagesSeenAndLostAndTheCauseOfTheLastRestart) {
   trains();
   pfc::Run run{.cause = "rank 1: crashed"};
   run.progress.count_on(2, 110, 40);

@@ -12,6 +12,7 @@
 namespace pfc {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
@@ -94,10 +95,17 @@ TEST_F(NpyFile, RejectsShapesWhoseProductOverflows) {
   EXPECT_THAT(error(npy("<f4", "(-1,)", data_)), HasSubstr("expected a number from 0"));
 }
 
-TEST_F(NpyFile, RejectsAHeaderLongerThanTheFileOrTooLong) {
+TEST_F(NpyFile, RejectsAHeaderThatIsTooLong) {
   std::string file = npy("<f4", "(3, 2)", data_, 2);
   file.replace(8, 4, "\xff\xff\xff\x7f", 4);
-  EXPECT_THAT(error(file), HasSubstr("found a header of 2147483647 bytes in a file of"));
+  EXPECT_THAT(error(file), HasSubstr("found a header of 2147483647 bytes, expected at most 65536"));
+}
+
+TEST_F(NpyFile, ReportsAHeaderThatIsTruncated) {
+  const std::string file = npy("<f4", "(3, 2)", data_);
+  EXPECT_THAT(error(file.substr(0, 40)),
+              AllOf(HasSubstr("found 40 bytes, but its header ends at byte "),
+                    HasSubstr("the file is truncated; copy it again")));
 }
 
 TEST_F(NpyFile, RejectsFilesInOtherFormats) {

@@ -362,7 +362,7 @@ TEST_F(ImageFiles, NameTheInvalidLine) {
   EXPECT_THAT(error({.rec = folder_ / "c.lst"}), HasSubstr("no images"));
 }
 
-TEST_F(ImageFiles, ReportWhatIsExpectedInAnEmptyFolder) {
+TEST_F(ImageFiles, ReportWhichFilesAreExpectedInAFolderWithoutImages) {
   EXPECT_THAT(error({.rec = folder_.path()}),
               HasSubstr("train.rec: not found; expected a folder with train.rec"));
   EXPECT_THAT(error({.rec = folder_.path()}), HasSubstr("the folder is empty"));

@@ -46,7 +46,7 @@ TEST(PlanOfFaults, IntervalsAreHalfToOneAndAHalfTimesTheMean) {
   }
 }
 
-TEST(PlanOfFaults, DependsOnTheSeedOnly) {
+TEST(PlanOfFaults, IsEqualForEqualSeedsAndDiffersForOthers) {
   const auto first = plan_faults(kills_and_stops(1)), same = plan_faults(kills_and_stops(1));
   ASSERT_EQ(first.size(), same.size());
   for (std::size_t i = 0; i < first.size(); ++i) {

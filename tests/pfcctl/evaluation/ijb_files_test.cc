@@ -100,8 +100,9 @@ TEST_F(IjbFiles, RejectMalformedLines) {
            {pairs, "7 3 0\n3 3 -1\n", "line 2: expected 0 or 1 in field 3"},
            {pairs, "7 3 0\n7 8 1\n", "line 2: expected templates that are in _face_tid_mid.txt"},
            {probes, "TEMPLATE_ID,SUBJECT_ID\n3,1\n8,1\n", "line 3: expected templates that are in"},
-           {pairs, "7 3 0\n", "found pairs of one kind"},
-           {pairs, "", "found pairs of one kind"},
+           {pairs, "7 3 0\n", "found only pairs with label 0, expected pairs of one person"},
+           {pairs, "7 3 1\n", "found only pairs with label 1, expected pairs of one person"},
+           {pairs, "", "found no pairs"},
            {probes, "TEMPLATE_ID,SUBJECT_ID\n3\n", "line 2: expected 2 fields, found 1"},
            {probes, "TEMPLATE_ID,SUBJECT_ID\nx,1\n", "line 2: expected a number, found \"x\""},
            {probes, "TEMPLATE_ID,SUBJECT_ID\n", "no templates"}}) {

@@ -63,7 +63,7 @@ TEST_F(MeasuredRun, ComparesTheMedianOfItsLaterStepsWithItsOwnPlan) {
   EXPECT_NEAR(found.at("head"), 2 / said.of("head"), 1e-9);
 }
 
-TEST_F(MeasuredRun, ReportsWhatItCannotCompare) {
+TEST_F(MeasuredRun, ReportsWhyItCannotBeComparedWithThePlan) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("metrics.jsonl"), HasSubstr("cannot open")));
   write({start(), step(1)});
   EXPECT_THAT(refusal(), HasSubstr("found 1 steps after the last start, expected at least 8"));

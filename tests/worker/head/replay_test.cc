@@ -40,7 +40,8 @@ class HeadReplay : public ::testing::Test {
     job_.lr = 0.05;
   }
 
-  /// Trains a few steps with `workers`. Each writes its step file before the last step runs.
+  /// Trains `steps` steps with `workers` workers. Each worker writes the input of the last step to
+  /// its file in parts_ before it runs that step.
   void train(int workers, std::int64_t steps = 3) {
     std::filesystem::remove_all(parts_);
     std::filesystem::create_directory(parts_);

@@ -137,7 +137,7 @@ TEST_F(StepDumpTest, ReportsTheFirstErrorWhenTheFileCannotBeWritten) {
   EXPECT_EQ(parts(), 0);
 }
 
-TEST_F(StepDumpTest, ReportsTheFirstErrorWhenTheOutputIsAFile) {
+TEST_F(StepDumpTest, StillReportsTheLossThatIsNotFiniteWhenItsStepCannotBeWritten) {
   std::filesystem::copy_file("/proc/self/status", output_);
   EXPECT_THAT(stop(1, {.not_finite = "the loss"})[0],
               AllOf(StartsWith("the loss is not finite"), HasSubstr("could not be written")));

@@ -13,7 +13,7 @@ using ::testing::SizeIs;
 
 CurveValue one(double value) { return {value, value, value}; }
 
-TEST(LiveCurves, HaveShortRowsForPointsOfOneReport) {
+TEST(LiveCurves, OmitTheRangesOfPointsThatHaveOnlyOneReport) {
   Curve curve;
   curve.clear(7);
   curve.add({.ms = 1'000,

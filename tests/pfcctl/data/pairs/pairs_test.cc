@@ -127,7 +127,7 @@ TEST_F(Pairs, KeepTheBytesOfDrawnImages) {
   }
 }
 
-TEST_F(Pairs, NameADamagedDrawnImage) {
+TEST_F(Pairs, ReportTheFolderOfADamagedImageThatWasDrawn) {
   for (int i = 0; i < 3; ++i) write_file(people_ / "p00" / (std::to_string(i) + ".jpg"), "text");
   EXPECT_THAT(error_of([&] {
                 pack_drawn_pairs({.in = people_, .out = folder_ / "mine.bin", .pairs = 20}, {});
