@@ -104,9 +104,9 @@ void declare_limits(CLI::App& app, Options& options) {
 void declare_elastic(CLI::App& app, ElasticOptions& options) {
   app.add_option("--max-restarts", options.max_restarts,
                  "How often the job continues from its newest checkpoint after a worker, host or "
-                 "connection has failed. Workers that have not failed keep their processes. One "
-                 "restart is given back for every 10 min with a new checkpoint. Default: 0; with "
-                 "--min-workers or --spares " +
+                 "connection has failed. Workers that have not failed keep their processes. A new "
+                 "checkpoint gives one restart back if none was used or given back in the 10 min "
+                 "before. Default: 0; with --min-workers or --spares " +
                      std::to_string(kElasticRestarts))
       ->check(whole_number(0, 1'000'000));
   app.add_option("--min-workers", options.min_workers,

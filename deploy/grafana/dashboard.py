@@ -179,7 +179,7 @@ def failures():
              "connection_lost: the network failed.", size=(6, 7),
              runbook="restarts"),
         curves("Generation", {"generation": "pfc_job_generation{$I}", "restarts left": "pfc_job_restarts_left{$I}"},
-               "Each restart starts a new generation. A restart is given back for each 10 min with a new checkpoint.",
+               "Each restart starts a new generation. A new checkpoint gives one back if none was used or given back in the 10 min before.",
                size=(6, 7), custom={"lineInterpolation": "stepAfter"}, runbook="restarts"),
         stat("Images seen", "pfc_job_images_seen{$I}", "Images that the model's state has seen.", size=(12, 4), unit="short"),
         stat("Images lost", "pfc_job_images_lost{$I}", "Images whose updates were lost, because a generation "
