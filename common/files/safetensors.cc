@@ -172,9 +172,13 @@ std::string_view SafetensorsReader::header_text() const {
   }
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), kLengthBytes);
-  if (length > kMaxHeader || length > bytes.size() - kLengthBytes) {
+  if (length > bytes.size() - kLengthBytes) {
     fail("not a safetensors file, or truncated: its header has " + std::to_string(length) +
          " bytes, but the file has " + std::to_string(bytes.size()));
+  }
+  if (length > kMaxHeader) {
+    fail("not a safetensors file: its header has " + std::to_string(length) +
+         " bytes, expected at most " + std::to_string(kMaxHeader));
   }
   return {reinterpret_cast<const char*>(bytes.data()) + kLengthBytes, length};
 }
@@ -242,8 +246,9 @@ std::pair<NamedTensors::Tensor, std::uint64_t> SafetensorsReader::read_tensor(
   const auto offsets = whole_numbers("data_offsets");
   if (offsets.size() != 2 || offsets[0] > offsets[1] ||
       static_cast<std::uint64_t>(offsets[1]) > data.size()) {
-    fail_tensor("data_offsets " + shape_text(offsets) + " are outside the file's " +
-                std::to_string(data.size()) + " bytes of data");
+    fail_tensor("data_offsets " + shape_text(offsets) +
+                " are not a begin and an end within the file's " + std::to_string(data.size()) +
+                " bytes of data");
   }
   const auto begin = static_cast<std::uint64_t>(offsets[0]);
   const auto size = static_cast<std::uint64_t>(offsets[1]) - begin;

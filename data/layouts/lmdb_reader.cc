@@ -68,8 +68,11 @@ LmdbReader::Meta LmdbReader::read_meta(std::uint64_t offset) const {
   const std::size_t body = kPageHeader, free = body + 24, main = free + 48, end = main + 48;
   const auto magic = number_at<std::uint32_t>(bytes, body);
   const auto version = number_at<std::uint32_t>(bytes, body + 4);
-  if (magic != kLmdbMagic || (number_at<std::uint16_t>(bytes, 10) & kMetaPage) == 0) {
+  if (magic != kLmdbMagic) {
     fail(page, fmt::format("found {:08x}, expected LMDB's {:08x}", magic, kLmdbMagic));
+  }
+  if ((number_at<std::uint16_t>(bytes, 10) & kMetaPage) == 0) {
+    fail(page, "found a page without the flag of a meta page");
   }
   if (version != kVersion) {
     fail(page, fmt::format("found version {}, expected {}", version, kVersion));
@@ -80,7 +83,7 @@ LmdbReader::Meta LmdbReader::read_meta(std::uint64_t offset) const {
                   .page_bytes = number_at<std::uint32_t>(bytes, free),
                   .depth = number_at<std::uint16_t>(bytes, main + 6)};
   if (meta.page_bytes < 256 || meta.page_bytes > 65'536 || !std::has_single_bit(meta.page_bytes)) {
-    fail(page, fmt::format("found pages of {} bytes, expected a power of two up to 65,536",
+    fail(page, fmt::format("found pages of {} bytes, expected a power of two from 256 to 65,536",
                            meta.page_bytes));
   }
   return meta;

@@ -55,7 +55,8 @@ class SetBuilder {
     VerificationSet set{.name = path_.stem().string(), .file = path_, .images = {}, .same = {}};
     add_flags(parts[1], set);
     const std::vector<PickleValue>& images = sequence(parts[0], "the first part");
-    if (set.same.empty() || images.size() != 2 * set.same.size()) {
+    if (set.same.empty()) fail("found no flags, expected one for each pair of images");
+    if (images.size() != 2 * set.same.size()) {
       fail(fmt::format("found {} images and {} flags, expected two images per flag", images.size(),
                        set.same.size()));
     }
@@ -90,10 +91,11 @@ class SetBuilder {
 
   void add_image(const PickleValue& image, VerificationSet& set) {
     const auto bytes = encoded(image);
-    if (!bytes || bytes->empty()) {
+    if (!bytes) {
       fail(fmt::format("image {} is neither bytes nor a one-dimensional uint8 array",
                        set.images.size()));
     }
+    if (bytes->empty()) fail(fmt::format("image {} is empty", set.images.size()));
     total_bytes_ += bytes->size();
     if (total_bytes_ > kMaxRepeat * file_.size()) {
       fail("too many images refer to the same bytes");

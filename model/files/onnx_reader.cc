@@ -437,7 +437,11 @@ NamedTensors match_onnx(const onnx::GraphProto& graph, std::span<const NetworkOp
   Matcher matcher(graph, walk, tensors);
   for (const NetworkOp& op : network) matcher.match(op);
   const std::string embedding = walk.origin(matcher.value(network.back().name));
-  if (graph.output_size() != 1 || walk.origin(graph.output(0).name()) != embedding) {
+  if (graph.output_size() != 1) {
+    throw InputError(
+        fmt::format("found {} outputs of the graph, expected one", graph.output_size()));
+  }
+  if (walk.origin(graph.output(0).name()) != embedding) {
     throw InputError("the graph's output is not that of " + network.back().name +
                      "; export the network without the nodes after it");
   }

@@ -76,6 +76,9 @@ std::vector<IjbFace> read_faces(const path& meta, const std::string& set) {
     }
     faces.push_back(std::move(face));
   });
+  if (faces.empty()) {
+    throw InputError((meta / (set + "_name_5pts_score.txt")).string() + ": found no images");
+  }
   std::size_t next = 0;
   const path templates = meta / (set + "_face_tid_mid.txt");
   read_fields(templates, 3, " ", false, [&](const IjbLine& line) {
@@ -87,7 +90,7 @@ std::vector<IjbFace> read_faces(const path& meta, const std::string& set) {
     faces[next].template_id = line.at<std::int64_t>(1);
     faces[next++].medium = line.at<std::int64_t>(2);
   });
-  if (next < faces.size() || faces.empty()) {
+  if (next < faces.size()) {
     throw InputError(fmt::format("{}: found {} lines, expected one for each of the {} of {}",
                                  templates.string(), next, faces.size(),
                                  set + "_name_5pts_score.txt"));

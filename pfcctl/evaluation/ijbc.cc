@@ -107,9 +107,9 @@ Roc compare_pairs(const Templates& templates, const IjbLists& lists, std::int64_
   const auto genuine = std::ranges::count(scored, true, &ScoredPair::same);
   if (genuine == 0 || genuine == std::ssize(scored)) {
     throw InputError(
-        fmt::format("{}: the {} pairs without damaged templates are of one kind, expected both "
-                    "kinds; restore the images",
-                    lists.set, scored.size()));
+        fmt::format("{}: without damaged templates, found {} pairs of one person and {} pairs of "
+                    "two people, expected at least one of each; restore the images",
+                    lists.set, genuine, std::ssize(scored) - genuine));
   }
   return roc_of(std::move(scored));
 }

@@ -118,8 +118,8 @@ std::int64_t check_inputs(const std::vector<path>& models, std::vector<path>& bi
     check_verification_set(set, {}, {});
     if (const int folds = one_sided_folds(set.same); folds > 0) {
       std::fprintf(stderr,
-                   "note: %s: %d of its folds have pairs of one kind only, so accuracy and TAR "
-                   "mean little; change the order of its pairs\n",
+                   "note: %s: %d of its folds have only pairs of one person, or only pairs of two "
+                   "people, so accuracy and TAR mean little; change the order of its pairs\n",
                    one_line(bin.string()).c_str(), folds);
     }
     most = std::max(most, std::ssize(set.images));

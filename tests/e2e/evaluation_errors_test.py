@@ -126,7 +126,7 @@ class EvaluationErrors(TrainedModel):
         images, _ = pickle.loads(good.read_bytes())
         halves = self.folder / "halves.bin"
         halves.write_bytes(pickle.dumps((images[:40], [True] * 10 + [False] * 10)))
-        self.assertIn("10 of its folds have pairs of one kind", self.pfcctl("verify", "--bin", halves).stderr)
+        self.assertIn("10 of its folds have only pairs of one person", self.pfcctl("verify", "--bin", halves).stderr)
 
     def test_names_are_printed_as_one_line_of_utf8(self):
         model = shutil.copy(self.model, os.fsencode(self.folder) + b"/\xff\x1b[31m\nforged")

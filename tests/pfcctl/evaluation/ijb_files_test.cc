@@ -86,7 +86,7 @@ TEST_F(IjbFiles, RejectMalformedLines) {
             "line 1: expected a number, found \"1 \""},
            {faces, "../a.jpg" + points + "10 1\n", "line 1: expected a file in loose_crop"},
            {faces, "/a.jpg" + points + "10 1\n", "line 1: expected a file in loose_crop"},
-           {faces, "", "line 1: expected as many lines as"},
+           {faces, "", "name_5pts_score.txt: found no images"},
            {faces, "\xff\xfe" + std::string("a\0.\0", 4), "line 1: expected 12 fields, found 1"},
            {faces, std::string(20'000, 'x'), "line 1: longer than"},
            {media, first, "found 1 lines, expected one for each of the 2"},
