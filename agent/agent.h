@@ -112,7 +112,7 @@ class Agent {
   SilenceNotice notice_;              // used on the stream's thread only
   std::unique_ptr<WorkerLogs> logs_;  // null: logs are not stored
   std::unique_ptr<Stream> stream_;    // its threads use the members above
-  // Its threads use stream_.
+  // After stream_, because the probe's threads use it.
   NetworkProbe network_{[this](const proto::NetworkReport& report) { tell(report); }};
 };
 

@@ -17,7 +17,7 @@ void make_paths_absolute(nlohmann::json& job, const std::filesystem::path& folde
 /// Returns the jobs for the terminal, one per line, and the reason if no job is running.
 std::string queue_text(const proto::QueueReply& queue);
 
-/// Returns the same as JSON.
+/// Returns the content of queue_text() as JSON.
 nlohmann::ordered_json queue_json(const proto::QueueReply& queue);
 
 }  // namespace pfc

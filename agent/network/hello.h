@@ -23,7 +23,7 @@ inline constexpr std::size_t kAnswerBytes = 32;
 
 /// Returns kHelloBytes with a new nonce.
 std::string make_hello(std::string_view secret, const Hello& hello);
-/// Returns nothing unless the sender knows the secret.
+/// Parses a message of make_hello(). Returns nothing if its sender does not know the secret.
 std::optional<Hello> read_hello(std::string_view secret, std::string_view bytes);
 /// Returns the intended host's reply to this hello (kAnswerBytes).
 std::string answer_to(std::string_view secret, std::string_view hello);

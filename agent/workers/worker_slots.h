@@ -52,7 +52,7 @@ class WorkerSlots {
   void send(int signal);  ///< to all processes
 
   [[nodiscard]] bool empty() const;  ///< no process is running
-  /// Returns null if that process is not running.
+  /// Returns the process with this number in the slot; null if it is not running.
   [[nodiscard]] std::shared_ptr<WorkerProcess> process_of(int slot, std::int64_t incarnation) const;
   /// Disables the handlers.
   void abandon();

@@ -30,7 +30,8 @@ class NetworkMeasurement {
   /// A check also measures all pairs of hosts over the chosen network: at most this many to and
   /// from each host.
   static constexpr int kMostPairs = 15;
-  static constexpr std::chrono::milliseconds kPairsLimit{10'000};  ///< additional time for that
+  /// Time to measure all pairs, in addition to kLimit.
+  static constexpr std::chrono::milliseconds kPairsLimit{10'000};
   enum class Pairs { kSome, kAll };
 
   using Send = std::function<void(int host, const proto::NetworkStep&)>;

@@ -61,9 +61,9 @@ class Reach {
   [[nodiscard]] bool was_tried(const Connection& connection) const {
     return errors_.contains(connection);
   }
-  /// Returns whether both can connect to each other.
+  /// Returns whether each of the two endpoints can connect to the other.
   [[nodiscard]] bool connects(Endpoint a, Endpoint b) const;
-  /// Returns whether a host has reached the other at any of its addresses.
+  /// Returns whether host `from` has reached host `to` at any address.
   [[nodiscard]] bool some_connect(int from, int to) const;
   /// Returns all failed connections between these hosts, with their errors.
   [[nodiscard]] std::vector<std::pair<Connection, std::string>> failures(int from, int to) const;

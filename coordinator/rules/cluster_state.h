@@ -149,15 +149,16 @@ struct SnapshotPart {
 
 /// The newest state from which a generation can resume.
 struct SavedState {
-  Generation generation = 0;         ///< generation that reported it
+  Generation generation = 0;         ///< generation that reported this state
   std::int64_t step = 0;             ///< 0: none
   TimePoint at;                      ///< time of the last publication
   std::int64_t memory_step = 0;      ///< newest snapshot in the workers' memory; 0: none
-  Generation memory_generation = 0;  ///< generation whose workers hold it
-  /// The processes that hold it, by rank; set when the next generation begins. Lost in a takeover.
+  Generation memory_generation = 0;  ///< generation that took this snapshot
+  /// The processes that hold the snapshot, by their rank in memory_generation. Set when the next
+  /// generation begins. Lost in a takeover.
   std::vector<SnapshotPart> memory_parts;
   std::int64_t checkpoint_step = 0;  ///< step of the newest checkpoint on disk; 0: none
-  std::string checkpoint_writer;     ///< host of rank 0 when it was written
+  std::string checkpoint_writer;     ///< host of rank 0 when this checkpoint was written
   /// The only host whose output folder has this checkpoint, or will have the first one. Empty:
   /// all hosts share the folder.
   std::string checkpoint_host;
@@ -175,7 +176,7 @@ struct NetworkState {
   std::optional<TimePoint> ended_at;  ///< empty: running
   bool failed = false;
   bool changed = false;  ///< a host's address differs from the one sent to the current generation
-  std::string text;      ///< NetworkChoice::text of the last finished one
+  std::string text;      ///< NetworkChoice::text of the last finished measurement
   /// If failed: the hosts without which all others reach each other. Empty: unknown.
   std::vector<std::string> apart;
 };

@@ -31,7 +31,7 @@ struct RepeatedLookup {
   std::vector<std::string> names;
   std::chrono::milliseconds limit;
   std::chrono::milliseconds pause{10'000};
-  std::chrono::milliseconds each{1'000};  ///< limit of one lookup
+  std::chrono::milliseconds each{1'000};  ///< limit of each look_up()
   Resolve resolve_name = resolve;
 
   /// Waits `pause` and looks up the names that have no address yet, again and again. Calls `found`

@@ -70,12 +70,12 @@ class Takeover {
   Journal* journal_ = nullptr;              ///< null: no journal
   proto::SavedCoordinator own_;             ///< set by keep(); also counts the takeovers
   bool unsaved_ = false;                    ///< changed since the last save()
-  TimePoint progress_saved_;                ///< last save of the progress
-  Clock::duration progress_took_{};         ///< duration of that save
+  TimePoint progress_saved_;                ///< time of the last save of the progress
+  Clock::duration progress_took_{};         ///< duration of the last save of the progress
   std::set<std::string> queued_;            ///< jobs of the queue that are in the journal
   std::string saved_job_;                   ///< job whose configuration is in the journal
   std::optional<TimePoint> awaited_since_;  ///< when the wait for agents and workers began
-  double seconds_ = -1;                     ///< time until all were back; negative: not yet
+  double seconds_ = -1;  ///< time until all agents and workers were back; negative: not yet
 };
 
 }  // namespace pfc

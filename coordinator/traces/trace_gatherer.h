@@ -89,7 +89,7 @@ class TraceGatherer {
     Worker worker;
     std::size_t bytes = 0;
     bool done = false;
-    std::string problem;  ///< why it was given up
+    std::string problem;  ///< why this worker's trace was given up; empty: it was not
     std::optional<proto::TraceSummary> summary;
   };
   struct Part {

@@ -19,7 +19,7 @@ class KeyValues {
  public:
   static constexpr std::size_t kMaxKey = 1'024;
   static constexpr std::size_t kMaxBytes = std::size_t{64} << 20;  ///< all keys and values
-  static constexpr int kMaxCount = 65'536;                         ///< limit of one get_all()
+  static constexpr int kMaxCount = 65'536;                         ///< maximum `count` of get_all()
   static constexpr std::size_t kMaxWaiting = 65'536;  ///< waiting get() calls; also get_all() calls
 
   /// Sets the key and answers its waiters. Returns false, without changes, if it is too large.

@@ -54,7 +54,7 @@ class SequentialOrder final : public ImageOrder {
   struct Cuts {
     std::int64_t rows = 0;          ///< K
     std::int64_t full_windows = 0;  ///< number of windows with K rows
-    std::int64_t short_rows = 0;    ///< rows of the window after them; 0 if there is none
+    std::int64_t short_rows = 0;    ///< rows of the last, shorter window; 0 if there is none
   };
   static Cuts cut_epoch(std::int64_t images, const SequentialOptions& options);
 

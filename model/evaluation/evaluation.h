@@ -23,10 +23,11 @@ namespace pfc {
 void check_verification_set(const VerificationSet& set, RowRange images,
                             const EmbedOptions& options, const Doing& doing = {});
 
-/// Same for a retrieval set, in which at least two images must have the same label.
+/// Same as check_verification_set() for a retrieval set. Instead of pairs, at least two images must
+/// have the same label.
 void check_retrieval_set(const RetrievalSet& set, RowRange images, const EmbedOptions& options,
                          const Doing& doing = {});
-/// Same for a classification set, of any number of images.
+/// Same as check_verification_set() for a classification set, which may have any number of images.
 void check_classification_set(const ClassificationSet& set, RowRange images,
                               const EmbedOptions& options, const Doing& doing = {});
 

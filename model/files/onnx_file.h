@@ -18,7 +18,7 @@ inline constexpr const char* kScaleColours = "colours";
 /// Reads a file. Throws InputError that names it if it is not ONNX, has over 2 GB, or keeps
 /// tensors in other files. Does not check the graph (check_onnx()).
 onnx::ModelProto read_onnx(const std::filesystem::path& path);
-/// The same for the bytes of a file that is or will be at `path`.
+/// Same as read_onnx() for the bytes of a file that is or will be at `path`.
 onnx::ModelProto parse_onnx(const std::filesystem::path& path, std::span<const std::byte> bytes);
 
 /// Runs ONNX's own checker and shape inference. Throws InputError that begins with the path.

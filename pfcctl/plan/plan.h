@@ -28,7 +28,7 @@ struct PlanReport {
 /// step if a machine was named. The last lines say whether the job fits, why it would be refused,
 /// and what to do.
 std::string plan_text(const PlanReport& report);
-/// Returns the same as a JSON object.
+/// Returns the content of plan_text() as a JSON object.
 std::string plan_json(const PlanReport& report);
 
 }  // namespace pfc

@@ -119,7 +119,7 @@ TEST_F(CommandLine, ReportsWhatWasFoundAndExpected) {
   EXPECT_EQ(refusal({}, true), "a command is missing" + help);
 }
 
-TEST_F(CommandLine, ShowsEmptyWords) {
+TEST_F(CommandLine, ShowsEmptyArgumentsInQuotationMarks) {
   EXPECT_THAT(refusal({""}), StartsWith("unexpected argument '' (tool"));
   EXPECT_THAT(refusal({""}, true), StartsWith("unknown command '' (tool"));
   EXPECT_THAT(refusal({"--config", ""}), StartsWith("--config: found '', expected a value"));

@@ -17,7 +17,7 @@ TEST(PlainAddress, IsTheShortestForm) {
   EXPECT_EQ(plain_address("10.0.0.2"), "10.0.0.2");
 }
 
-TEST(PlainAddress, KeepsNames) {
+TEST(PlainAddress, LeavesTextThatIsNoAddressUnchanged) {
   for (const char* name : {"", "a", "node-7.cluster", "[", "[]", "[a]"}) {
     EXPECT_EQ(plain_address(name), name);
   }

@@ -51,7 +51,7 @@ class SeveralSets : public testing::DataFolder {
   JobConfig job_;
 };
 
-TEST_F(SeveralSets, AreNumberedOneAfterAnother) {
+TEST_F(SeveralSets, HaveTheirClassesAndImagesNumberedOneSetAfterAnother) {
   job_.rec = {write("a", {0, 2, 1}, 3), write("b", {1, 0}, 2), write("c", {0}, 1)};
   const auto dataset = open_job_data(job_);
   EXPECT_THAT(labels_of(*dataset), ElementsAre(0, 2, 1, 4, 3, 5));

@@ -154,7 +154,7 @@ TEST_F(DatasetFolder, RejectsAHugeKeyWithoutAllocatingForIt) {
   EXPECT_THAT(error(), HasSubstr("found key 9000000000000000000 among 27 keys"));
 }
 
-TEST_F(DatasetFolder, ComparesTheNumbersOfTheJobWithTheData) {
+TEST_F(DatasetFolder, RejectsClassesOrImagesThatDifferBetweenJobPropertyAndRecords) {
   write_insightface(faces_);
   EXPECT_THAT(error({.rec = {}, .num_classes = 6}),
               HasSubstr("property says 5 classes, but num_classes says 6"));

@@ -90,7 +90,7 @@ TEST_F(Staging, CheckNamesAMissingFolderAndTooLittleSpace) {
               HasSubstr("and the data need 4.00 TiB"));
 }
 
-TEST_F(Staging, CopiesOnce) {
+TEST_F(Staging, DoesNotCopyUnchangedDataAgain) {
   const fs::path there = stage_dataset(data_, fast_);
   const auto inode = [&] { return fs::hard_link_count(there / "train.rec"); };
   ASSERT_EQ(inode(), 1u);

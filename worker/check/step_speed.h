@@ -12,7 +12,7 @@ namespace pfc {
 /// Seconds of a worker's part of a step, without separate collectives.
 struct ComputeSeconds {
   double forward = 0, backward = 0;  ///< sum over all micro-batches
-  double head = 0;                   ///< same, including its own collective
+  double head = 0;  ///< sum over all micro-batches, including the head's own collective
 };
 
 /// Runs a few images through the job's backbone, forward and backward, and a step through a small

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds report_pause(int workers) {
 
 /// Values that change even while training does not progress.
 struct ProcessVitals {
-  double cpu_seconds = 0;  ///< CPU time of the process since its start
+  double cpu_seconds = 0;  ///< CPU time of the process since the process started
   std::optional<GpuReading> gpu = {};
 };
 
@@ -69,10 +69,10 @@ struct Progress {
   std::int64_t memory_step = 0;  ///< rank 0 only: step of the newest snapshot; 0 if none
   bool output_unshared = false;  ///< a host does not share the output folder
   std::int64_t images_seen = 0;  ///< images on which the model was trained, over all workers
-  /// The same number, for the state from which this generation started.
+  /// The value of images_seen in the state from which this generation started.
   std::int64_t resumed_images = 0;
-  int most_workers = 0;   ///< maximum number that the job can use
-  int least_workers = 0;  ///< minimum number that the job can train with
+  int most_workers = 0;   ///< maximum number of workers that the job can use
+  int least_workers = 0;  ///< minimum number of workers that the job can train with
 
   // Totals since the start.
   std::uint64_t samples = 0;  ///< samples trained by this worker

@@ -60,7 +60,7 @@ struct StopForHost {
 /// Start the next generation.
 struct StartGeneration {
   std::vector<Member> members;
-  std::optional<Incident> cause;  ///< failure that ended the last one; empty: none
+  std::optional<Incident> cause;  ///< failure that ended the last generation; empty: none
   std::string why;                ///< reason of a planned change; empty: failure, or first
                                   ///< generation
 };

@@ -84,7 +84,7 @@ std::vector<std::string> lost_hosts(const ClusterState& state, TimePoint now);
 struct Growth {
   Plan plan;                       ///< includes the new slots
   std::vector<std::string> hosts;  ///< hosts of the new slots
-  TimePoint since;                 ///< when the last of them became able to join
+  TimePoint since;                 ///< when the last of these hosts became able to join
 };
 /// Returns nothing if no slot can join, the job has all wanted workers, or a current worker would
 /// not stay because its agent is silent.

@@ -23,7 +23,7 @@ struct Awaited {
   std::string purpose;       ///< purpose of the communicator: "step"
   std::string kind;          ///< kind of the collective: "all_gather"
   std::uint64_t number = 0;  ///< sequence number of the collective
-  int waiting = 0;           ///< number of workers that wait in it
+  int waiting = 0;           ///< number of workers that wait in this collective
 
   friend bool operator==(const Awaited&, const Awaited&) = default;
 };

@@ -63,7 +63,7 @@ struct ActiveRows {
 /// direction, and is subtracted when the gradient is applied.
 struct CentreGradient {
   const float* gradient;  ///< [D], including the component along the centre
-  float along;            ///< length of that component
+  float along;            ///< length of the component along the centre
   float inverse_norm;     ///< 1 / length of the centre, after missed updates
 };
 

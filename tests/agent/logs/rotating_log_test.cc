@@ -107,7 +107,9 @@ TEST_F(SmallLog, IsNotConfusedWithAnotherRanksLog) {
   EXPECT_THAT(parts_of_log(path), ElementsAre(Key(1)));
 }
 
-TEST_F(SmallLog, IsAnErrorIfMissing) { EXPECT_THROW(read_log(path, 0, 0, 100), InputError); }
+TEST_F(SmallLog, ReadingAMissingLogIsAnError) {
+  EXPECT_THROW(read_log(path, 0, 0, 100), InputError);
+}
 
 }  // namespace
 }  // namespace pfc

@@ -206,7 +206,7 @@ TEST(NetworkProbe, StopsListeningWhenTheMeasurementEnds) {
   EXPECT_EQ(a.answers({to(1, port)}).results(0).error(), "Connection refused");
 }
 
-TEST(NetworkProbe, RunsASecondMeasurement) {
+TEST(NetworkProbe, AnswersASecondMeasurementWithItsName) {
   Host a(0);
   a.answers();
   EXPECT_EQ(a.answers({}, 1, "two").measurement(), "two");

@@ -156,7 +156,7 @@ TEST_F(ReadJobFile, ChangesTheLossByItsNameAndParts) {
             json::parse(R"({"name": "adaface", "m": 0.3})"));
 }
 
-TEST_F(ReadJobFile, NamesAWrongOverride) {
+TEST_F(ReadJobFile, NamesTheOverrideThatIsWrong) {
   write(R"({"lr_schedule": "polynomial"})");
   EXPECT_THAT(refusal({"lr"}), StartsWith("--set lr: expected key=value"));
   EXPECT_THAT(refusal({"=3"}), StartsWith("--set =3: expected key=value"));

@@ -124,7 +124,7 @@ TEST_F(CheckOfTwoHosts, NotesAnAgentOfAnUnlistedHost) {
   EXPECT_EQ(count_of(report(), proto::CHECK_STOPS), 0);
 }
 
-TEST_F(CheckOfTwoHosts, ForgetsAnAgentThatWasAdmittedLater) {
+TEST_F(CheckOfTwoHosts, ForgetsTheRefusalOfAnAgentThatWasAdmittedLater) {
   refused.add("host-b", "it was of another version", now);
   refused.forget("host-b");
   EXPECT_THAT(report().findings(), SizeIs(0));

@@ -104,7 +104,7 @@ TEST_F(Submitters, GetAnErrorForAnUnknownJob) {
   EXPECT_THAT(stops(anna.secret, "x").error_message(), HasSubstr("no job has an id that begins"));
 }
 
-TEST_F(Submitters, MayNotMakeOtherChanges) {
+TEST_F(Submitters, MayNotDrainHostsOrCreateTokens) {
   proto::DrainReply drained;
   proto::CreateTokenReply created;
   for (const grpc::Status& status :

@@ -102,7 +102,7 @@ TEST(Augmenter, IsAPureFunctionOfSeedEpochAndPosition) {
   }
 }
 
-TEST(Augmenter, ChangesDoNotDependOnOtherChanges) {
+TEST(Augmenter, MakesTheSameChangesWhetherOrNotItAlsoFlips) {
   const Augmentation grey{.flip = false, .grey = 0.3};
   const Augmentation both{.flip = true, .grey = 0.3};
   for (int i = 0; i < 200; ++i) {

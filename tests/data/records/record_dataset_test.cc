@@ -116,7 +116,7 @@ TEST_F(SeveralRecs, IgnoreTheNumberOfClassesInEachRecordZero) {
   EXPECT_EQ(dataset->info().classes, 5);
 }
 
-TEST_F(SeveralRecs, RequireContiguousNumbers) {
+TEST_F(SeveralRecs, RequireContiguousNumbersInTheirFileNames) {
   write("train-0.rec", {0});
   write("train-2.rec", {1});
   EXPECT_THAT(message_of<InputError>([&] { open_dataset({.rec = folder_.path()}); }),

@@ -164,7 +164,7 @@ TEST(StepWork, CountsTheTeachersForwardPass) {
   EXPECT_EQ(flops(work.forward), flops(count_step(job_with_network("mbf", 4)).forward));
 }
 
-TEST(StepWork, NeedsNoMemoryForALargeBatch) {
+TEST(StepWork, IsCountedWithoutAllocatingTheActivations) {
   const StepWork work = count_step(job_with_network("r200", 100'000));  // terabytes of activations
   EXPECT_GT(flops(work.forward), 1e15);
 }

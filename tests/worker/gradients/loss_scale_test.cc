@@ -5,7 +5,7 @@
 namespace pfc {
 namespace {
 
-TEST(LossScale, StaysOneWithoutScaling) {
+TEST(LossScale, StaysOneIfScalingIsOff) {
   LossScale scale = LossScale::none();
   scale.update(false);
   EXPECT_EQ(scale.value(), 1);

@@ -122,7 +122,7 @@ TEST(Snapshots, AreEmptyBeforeTheFirstSnapshot) {
   EXPECT_EQ(outcome.why_not, "");
 }
 
-TEST(Snapshots, UseTheNewestStep) {
+TEST(Snapshots, RestoreTheNewestOfSeveralSteps) {
   Processes workers = processes(3);
   for (const int step : {5, 6, 7}) take(workers, step);
   EXPECT_THAT(go_on(workers, 7).where, HasSubstr("step 7"));

@@ -267,7 +267,7 @@ TEST_F(Pack, RealFacesKeepTheirBytes) {
   EXPECT_EQ(after->identity(17), before->identity(17));
 }
 
-TEST_F(Pack, InfoCountsWrongLabels) {
+TEST_F(Pack, InfoCountsInvalidLabels) {
   write_people();
   pack_dataset(options_, {});
   RecordWriter writer(folder_ / "out/train.rec", folder_ / "out/train.idx");
