@@ -111,8 +111,8 @@ void declare_elastic(CLI::App& app, ElasticOptions& options) {
       ->check(whole_number(0, 1'000'000));
   app.add_option("--min-workers", options.min_workers,
                  "Minimum number of workers to continue with if hosts are lost, drained, or not "
-                 "registered within --start-timeout. Lost hosts join again at the next checkpoint. "
-                 "Default: all workers")
+                 "registered within --start-timeout. Lost hosts join again at the next checkpoint, "
+                 "or after 10 min without one. Default: all workers")
       ->check(whole_number(1, 1'000'000));
   app.add_option("--max-workers", options.max_workers,
                  "Maximum number of workers; further slots are spares. Default: all slots except "

@@ -179,7 +179,7 @@ def failures():
              "connection_lost: the network failed.", size=(6, 7),
              runbook="restarts"),
         curves("Generation", {"generation": "pfc_job_generation{$I}", "restarts left": "pfc_job_restarts_left{$I}"},
-               "Each restart starts a new generation. A new checkpoint gives one back if none was used or given back in the 10 min before.",
+               "Each restart starts a new generation. A new checkpoint gives one restart back if none was used or given back in the 10 min before.",
                size=(6, 7), custom={"lineInterpolation": "stepAfter"}, runbook="restarts"),
         stat("Images seen", "pfc_job_images_seen{$I}", "Images that the model's state has seen.", size=(12, 4), unit="short"),
         stat("Images lost", "pfc_job_images_lost{$I}", "Images whose updates were lost, because a generation "
@@ -252,7 +252,7 @@ def service():
             "output lines dropped": "pfc_coordinator_dropped_output_lines_total{$I}",
             "audit lines left out": "pfc_coordinator_audit_lines_left_out_total{$I}"},
             "Counts since the coordinator started. Takeovers: an earlier coordinator ended unexpectedly. Journal: its disk is "
-             "full or broken. Output: no program reads the coordinator's output.", whole=True,
+             "full or broken. Output: the coordinator's output is not read, or its disk is full.", whole=True,
             runbook="coordinator-down"),
         bars("Refused", {"{{reason}}": "increase(pfc_coordinator_refusals_total{$I}[$__range])"}, "Refused calls, pages and "
              "connections in the shown time, because of wrong tokens and certificates. The audit log names the caller.", whole=True),
