@@ -32,7 +32,7 @@ struct ClassPositions {
         permutation().element_at(static_cast<std::uint64_t>(position)));
   }
 
-  /// Returns whether every class has the same position in both.
+  /// Returns whether every class has the same position here and in `other`.
   [[nodiscard]] bool same_order(const ClassPositions& other) const {
     if (in_label_order() || other.in_label_order()) return sample_unit == other.sample_unit;
     return seed == other.seed && classes == other.classes;

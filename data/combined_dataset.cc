@@ -80,8 +80,8 @@ std::string content_of(const DatasetInfo& info) {
                                   : fmt::format("embeddings of {} numbers", info.embedding_size);
 }
 
-/// Checks that both have images, or that both have embeddings of equal size, because embeddings
-/// cannot be resized.
+/// Checks that both parts have images, or that both have embeddings of equal size, because
+/// embeddings cannot be resized.
 void expect_alike(const Part& first, const Part& other) {
   const Dataset &one = *first.given.dataset, &two = *other.given.dataset;
   if (one.info().embedding_size == two.info().embedding_size) return;

@@ -119,7 +119,8 @@ FolderLock::FolderLock(const fs::path& folder) {
   fd_ = Fd(open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (fd_ < 0) fail(path, "created");
   for (const TimePoint deadline = Clock::now() + kLockLimit; flock(fd_, LOCK_EX | LOCK_NB) != 0;) {
-    if (errno != EINTR && (errno != EWOULDBLOCK || Clock::now() >= deadline)) {
+    if (errno != EINTR && errno != EWOULDBLOCK) fail(path, "locked");
+    if (errno == EWOULDBLOCK && Clock::now() >= deadline) {
       throw StorageError(path.string() +
                          ": another program of this user has held the lock for more than 5 s; try "
                          "again when it has ended");

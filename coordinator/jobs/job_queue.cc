@@ -6,11 +6,18 @@
 namespace pfc {
 
 std::optional<Refusal> JobQueue::add(Job job) {
-  if (waiting_.size() >= kMostWaiting || bytes_ + job.json.size() > kMostBytes) {
+  if (waiting_.size() >= kMostWaiting) {
     return Refusal{.kind = Refusal::Kind::kOldGeneration,
                    .message = std::to_string(waiting_.size()) +
                               " jobs wait, so the queue is full; submit "
                               "this job when some of them have ended"};
+  }
+  if (bytes_ + job.json.size() > kMostBytes) {
+    return Refusal{.kind = Refusal::Kind::kOldGeneration,
+                   .message = "the waiting jobs have " + std::to_string(bytes_) +
+                              " bytes and this job " + std::to_string(job.json.size()) +
+                              ", but the queue holds at most " + std::to_string(kMostBytes) +
+                              "; submit this job when some of them have ended"};
   }
   bytes_ += job.json.size();
   waiting_.push_back(std::move(job));

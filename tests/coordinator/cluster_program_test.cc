@@ -208,7 +208,7 @@ TEST_F(Cluster, IgnoresSighupUnderNohup) {
   EXPECT_EQ(ends(*coordinator).last_line(), "pfc-coordinator: job stopped by SIGTERM");
 }
 
-TEST_F(Cluster, ExitsWithThreeWithoutItsAgent) {
+TEST_F(Cluster, ExitsWithThreeIfItsAgentCannotBeStarted) {
   programs = (folder / "bin").string();
   fs::create_directory(programs);
   fs::copy_file(CLUSTER_FOLDER "/pfc-coordinator", programs + "/pfc-coordinator");

@@ -82,7 +82,7 @@ TEST_F(ServiceLimits, DiscardsUnknownFieldsOfRequests) {
   testing::wait_until([&] { return ended == kCalls; });
 }
 
-TEST_F(ServiceLimits, RefusesRepliesThatAPeerDoesNotRead) {
+TEST_F(ServiceLimits, RefusesFurtherRepliesToAPeerThatDoesNotReadEarlierOnes) {
   constexpr std::size_t kCalls = 64, kBytes = 1 << 20;
   join_both();
   testing::Relay relay(coordinator.port());

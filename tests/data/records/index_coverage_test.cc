@@ -73,7 +73,7 @@ TEST_F(CoverageOfAnIndex, StopsCountingAtDamage) {
   EXPECT_EQ(index_coverage(*reader_, offsets).behind, 0);
 }
 
-TEST(IndexWarnings, MentionOnlyUnusualIndexes) {
+TEST(IndexWarnings, MentionMissingAndRepeatedRecordsOnly) {
   EXPECT_THAT(index_warnings({.lines = 3, .records = 3}, true, "x.idx", "x.rec"), IsEmpty());
   EXPECT_THAT(index_warnings({.lines = 1, .records = 1}, true, "x.idx", "x.rec"), IsEmpty());
   EXPECT_THAT(index_warnings({.lines = 9, .records = 3}, true, "x.idx", "x.rec"),

@@ -65,7 +65,7 @@ TEST(ShuffleOrder, HoldsNoMoreThanItsPool) {
   }
 }
 
-TEST(ShuffleOrder, DependsOnItsSeed) {
+TEST(ShuffleOrder, IsEqualForEqualSeedsAndDiffersForOthers) {
   EXPECT_EQ(order_of({500, 32, 100, 1}), order_of({500, 32, 100, 1}));
   EXPECT_NE(order_of({500, 32, 100, 1}), order_of({500, 32, 100, 2}));
 }

@@ -148,7 +148,7 @@ TEST_F(Pack, RejectsAnExistingDataSet) {
 }
 
 /// Otherwise the new set, which has no names, would be read with the names of the old one.
-TEST_F(Pack, ReplacesNamesToo) {
+TEST_F(Pack, RemovesTheNamesOfTheDataSetThatItReplaces) {
   write_people();
   pack_dataset(options_, {});
   EXPECT_TRUE(std::filesystem::exists(options_.out / "identities.txt"));

@@ -55,7 +55,7 @@ TEST(DrawPairs, DrawsEachPairOnce) {
               HasSubstr("only 40 different pairs were found, expected 60"));
 }
 
-TEST(DrawPairs, DependsOnlyOnTheSeed) {
+TEST(DrawPairs, IsEqualForEqualSeedsAndDiffersForOthers) {
   const auto firsts = [](std::uint64_t seed) {
     std::vector<std::int64_t> images;
     for (const DrawnPair& pair : draw_pairs(kLabels, 20, seed)) images.push_back(pair.first);
