@@ -11,7 +11,7 @@ namespace pfc {
 /// (access/roles.h), and a job_id in the request is the running job's.
 class AuditedCalls {
  public:
-  /// Borrows both. `gate` is null in plaintext: then no audit log is written.
+  /// Borrows its arguments. `gate` is null in plaintext: then no audit log is written.
   AuditedCalls(Coordinator& coordinator, Gate* gate) : coordinator_(coordinator), gate_(gate) {}
 
   void submit(const Caller& caller, const proto::SubmitRequest& request,

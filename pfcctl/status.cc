@@ -112,7 +112,7 @@ std::string job_that_runs(const CoordinatorCall& call) {
   return call(&proto::CoordinatorService::Stub::Status, proto::StatusRequest()).job_id();
 }
 
-/// Returns the same id; throws InputError if no job runs.
+/// Returns the id of the running job. Throws InputError if no job runs.
 std::string running_job(const CoordinatorCall& call) {
   if (std::string job = job_that_runs(call); !job.empty()) return job;
   throw InputError(

@@ -22,7 +22,7 @@ std::string check_sentence(const proto::CheckReport& report);
 /// and the summary. Ends with a line feed.
 std::string check_text(const proto::CheckReport& report);
 
-/// Returns the same as JSON. Fields are named as in the .proto file.
+/// Returns the report as JSON. Fields are named as in the .proto file.
 nlohmann::ordered_json check_json(const proto::CheckReport& report);
 
 }  // namespace pfc

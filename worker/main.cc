@@ -78,7 +78,7 @@ struct StoppedAtStart {};
 /// During its lifetime, the waits of this generation end when the generation is superseded.
 class SupersededGuard {
  public:
-  /// Borrows both; `coordinator` may be null.
+  /// Borrows its arguments; `coordinator` may be null.
   SupersededGuard(CoordinatorClient* coordinator, AbortSwitch& abort_switch)
       : coordinator_(coordinator) {
     if (coordinator_ == nullptr) return;

@@ -25,8 +25,8 @@ namespace pfc {
 /// errors of the timed phases. After the constructor, never throws StorageError because of the log.
 class StepReporter {
  public:
-  /// Borrows both; `coordinator` may be null. On rank 0, opens the log, and throws StorageError if
-  /// that fails.
+  /// Borrows its arguments; `coordinator` may be null. On rank 0, opens the log, and throws
+  /// StorageError if that fails.
   StepReporter(TrainingSession& session, CoordinatorClient* coordinator);
 
   void start();  ///< call before the first step

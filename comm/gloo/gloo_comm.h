@@ -15,7 +15,8 @@ namespace pfc {
 /// Throws CommError.
 std::unique_ptr<Comm> make_gloo_comm(const CommOptions& options, KeyValueStore& store);
 
-/// Returns the bytes that such a Comm allocates for received parts of sums: some pieces per peer.
+/// Returns the bytes that a Comm of make_gloo_comm() allocates for received parts of sums: some
+/// pieces per peer.
 std::size_t gloo_comm_bytes(int world_size);
 
 }  // namespace pfc

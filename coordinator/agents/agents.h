@@ -61,8 +61,8 @@ class Agents {
 
   // For the coordinator.
 
-  /// Sends the host's agent its desired slots. If it is not connected, they are sent when it
-  /// reconnects.
+  /// Sends the host's agent its desired slots. If the agent is not connected, the slots are sent
+  /// when it reconnects.
   void send_desired(const std::string& host) const;
   void send_desired() const;  ///< to all agents
   /// Requires the host's agent, which was silent for too long, to register again.

@@ -19,7 +19,8 @@ enum class Launcher { kSlurm, kMpi, kKubernetes };
 /// expected. If there is no allocation, the error names the variables that were tried.
 std::vector<HostSpec> allocated_hosts(Launcher launcher, const Variables& variables);
 
-/// Returns a sentence that says how to start the agents of such a job with `join_file`.
+/// Returns a sentence that says how to start the agents of a job of this scheduler with
+/// `join_file`.
 std::string launch_advice(Launcher launcher, const std::filesystem::path& join_file);
 
 }  // namespace pfc

@@ -23,7 +23,8 @@ void look_up_hosts(std::vector<HostSpec>& hosts, const Resolve& resolve_name = r
 /// `peer`. Returns this machine's name if there is no route or `peer` is not an IP address. Sends
 /// nothing and resolves no names.
 std::string address_towards(const std::string& peer);
-/// Does the same for the first host that is not this machine and whose address is known.
+/// Returns the address by which the first host that is not this machine, and whose address is
+/// known, reaches this machine.
 std::string address_towards(std::span<const HostSpec> hosts);
 
 }  // namespace pfc

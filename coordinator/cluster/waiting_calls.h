@@ -33,7 +33,7 @@ class WaitingCalls {
     for (const Call& call : ready) call.answer(reply_of(call));
     return ready.size();
   }
-  /// Does the same for calls whose deadline has passed or whose caller has gone.
+  /// Same as answer_if() for calls whose deadline has passed or whose caller has gone.
   template <typename ReplyOf>
   std::size_t expire(TimePoint now, ReplyOf reply_of) {
     return answer_if([&](const Call& call) { return call.patience.is_over(now); }, reply_of);

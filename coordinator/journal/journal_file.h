@@ -34,7 +34,8 @@ std::string encode_record(const proto::JournalRecord& record);
 /// InputError, which names the offset and the file `name`, for other damage. Pure.
 JournalContents parse_journal(std::string_view bytes, const std::string& name);
 
-/// Parses the identity from the start of a file. `bytes` may end after it. Throws as above.
+/// Parses the identity from the start of a file. `bytes` may end after it. Throws like
+/// parse_journal().
 proto::JournalIdentity parse_identity(std::string_view bytes, const std::string& name);
 
 }  // namespace pfc

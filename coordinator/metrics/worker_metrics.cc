@@ -59,7 +59,7 @@ WorkerMetrics::WorkerMetrics(Registry& r)
                 {counter(r, "pfc_worker_skipped_images_total", "Damaged images that were replaced"),
                  field<&proto::Progress::skipped_images>},
                 {counter(r, "pfc_worker_cpu_seconds_total",
-                         "Processor time of the worker since its training began"),
+                         "Processor time of the worker's process"),
                  field<&proto::Progress::cpu_seconds>}},
       collectives_{
           {counter(r, "pfc_worker_collectives_total", "Collectives that the worker has begun"),

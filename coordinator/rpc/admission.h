@@ -18,7 +18,7 @@ namespace pfc {
 /// is for loopback only. fits() is for the event loop; the other functions are thread-safe.
 class Admission {
  public:
-  /// Owns neither; `gate` may be null.
+  /// Borrows its arguments; `gate` may be null.
   Admission(const Coordinator& coordinator, Gate* gate) : coordinator_(coordinator), gate_(gate) {}
 
   /// Returns the caller, or why the call is refused. `request`: name of its message.

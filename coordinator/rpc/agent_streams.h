@@ -14,7 +14,7 @@ class AgentStreams {
  public:
   using Reactor = grpc::ServerBidiReactor<proto::AgentMessage, proto::AgentCommand>;
 
-  /// Owns none of them; `gate` may be null.
+  /// Borrows its arguments; `gate` may be null.
   AgentStreams(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate, Calls& calls)
       : loop_(loop), coordinator_(coordinator), gate_(gate), calls_(calls) {}
 

@@ -27,7 +27,7 @@ namespace pfc {
 /// Thread-safe, except for current(), fits() and the handlers, which run on the event loop.
 class Calls {
  public:
-  /// Owns none of them; `gate` may be null: then every caller is an admin.
+  /// Borrows its arguments; `gate` may be null: then every caller is an admin.
   Calls(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate,
         PendingConnections& pending)
       : loop_(loop), coordinator_(coordinator), pending_(pending), admission_(coordinator, gate) {}

@@ -20,7 +20,7 @@ class TokenCalls {
   /// Called when a certificate of this host was issued, replaced or revoked. Must be thread-safe.
   using Changed = std::function<void(const std::string& host)>;
 
-  /// Owns neither; `gate` may be null. `address`: HOST:PORT in join strings.
+  /// Borrows coordinator and gate; `gate` may be null. `address`: HOST:PORT in join strings.
   TokenCalls(Coordinator& coordinator, Gate* gate, std::string address, Changed changed)
       : coordinator_(coordinator),
         gate_(gate),

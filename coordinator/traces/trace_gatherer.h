@@ -45,7 +45,7 @@ class TraceGatherer {
   static constexpr std::size_t kMostBytesOfRank = std::size_t{2} << 20;
   static constexpr std::size_t kMostBytesOfReply = std::size_t{1} << 20;
   static constexpr std::chrono::minutes kKept{5};
-  /// A worker that has not sent everything this long after the first one is given up.
+  /// A worker is given up if it has not sent everything this long after the first worker has.
   static constexpr std::chrono::seconds kSlowest{30};
   static constexpr std::chrono::seconds kLongestRead{5};
   /// A trace that was not read for this long has lost its reader.

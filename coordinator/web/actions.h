@@ -22,7 +22,7 @@ namespace pfc {
 ///   POST /api/drain  {"job": "0123456789abcdef", "host": "b"}   {}
 class Actions {
  public:
-  /// Owns neither; `gate`: null in plaintext, where every caller is an admin.
+  /// Borrows its arguments; `gate`: null in plaintext, where every caller is an admin.
   Actions(Coordinator& coordinator, Gate* gate)
       : coordinator_(coordinator), gate_(gate), calls_(coordinator, gate) {}
 

@@ -23,7 +23,8 @@ class Pages {
  public:
   using ForPrograms = std::function<HttpReply(const HttpRequest& request)>;
 
-  /// Owns none of them; `gate`: null in plaintext. `others` serves all other paths.
+  /// Borrows loop, coordinator and gate; `gate`: null in plaintext. `others` serves all other
+  /// paths.
   Pages(boost::asio::io_context& loop, Coordinator& coordinator, Gate* gate, ForPrograms others)
       : others_(std::move(others)),
         state_(coordinator),

@@ -64,7 +64,7 @@ struct MarginSoftmaxOptions {
 inline std::int64_t mean_row(const MarginSoftmaxOptions& o) {
   return o.label_smoothing > 0 ? 2 : 0;
 }
-/// Returns the first row of the DistilledSums in the same tensor.
+/// Returns the first row of the DistilledSums in the tensor [summed_numbers(), N].
 inline std::int64_t distilled_row(const MarginSoftmaxOptions& o) {
   return mean_row(o) + int{o.targets > 1} + int{o.binary};
 }

@@ -37,7 +37,7 @@ class UpdateHistory {
   [[nodiscard]] std::span<const PastUpdate> updates() const { return updates_; }
   /// Returns what the update with this index does to a row without a gradient.
   [[nodiscard]] MissedUpdates missed(std::size_t index) const { return missed(updates_[index]); }
-  /// Returns the same updates in the form that is applied to a row.
+  /// Returns the updates of `missed` in the form that is applied to a row.
   [[nodiscard]] CatchUp catch_up(const MissedUpdates& missed) const;
   /// Element i combines updates kBlock * i + 1 to kBlock * (i + 1). Only complete blocks.
   [[nodiscard]] std::span<const MissedUpdates> blocks() const { return blocks_; }

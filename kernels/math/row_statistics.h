@@ -14,8 +14,8 @@ namespace pfc {
 struct RowStatistics {
   /// The maximum of all logits except the targets'. Binary cross-entropy: 0.
   double max = -std::numeric_limits<double>::infinity();
-  /// The sum of exp(logit - max) over the same logits. Binary cross-entropy: of log(1 +
-  /// exp(logit)).
+  /// The sum of exp(logit - max) over all logits except the targets'. Binary cross-entropy: the sum
+  /// of log(1 + exp(logit)) over these logits.
   double sum = 0;
   /// The target's logit, or the log sum exp of several targets' logits. -infinity: no target here.
   double target = -std::numeric_limits<double>::infinity();
@@ -34,7 +34,8 @@ PFC_HOST_DEVICE void add_target(RowStatistics& s, double logit) {
   }
 }
 
-/// Merges b into a: the statistics of the classes of both. b may have no classes.
+/// Merges b into a, which then has the statistics of the classes of a and of b. b may have no
+/// classes.
 PFC_HOST_DEVICE void merge(RowStatistics& a, const RowStatistics& b) {
   if (b.sum != 0) {
     const double max = b.max > a.max ? b.max : a.max;

@@ -199,8 +199,8 @@ std::vector<std::string> check_state_dict(const BackboneParameters& parameters,
                                           const NamedTensors& file,
                                           const std::vector<std::string>& ignored = {},
                                           const StateDictFit& fit = {});
-/// Loads the result of export_state_dict(). Throws as check_state_dict() does, before any change,
-/// and returns the same.
+/// Loads the result of export_state_dict(). Before any change, throws like check_state_dict().
+/// Returns the result of check_state_dict().
 std::vector<std::string> import_state_dict(Ops& ops, Backbone& backbone, const NamedTensors& file,
                                            const std::vector<std::string>& ignored = {},
                                            const StateDictFit& fit = {});

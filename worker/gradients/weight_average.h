@@ -16,7 +16,7 @@ namespace pfc {
 /// thread.
 class WeightAverage {
  public:
-  /// Borrows both. The averages begin with the backbone's values.
+  /// Borrows ops and backbone. The averages begin with the backbone's values.
   WeightAverage(Ops& ops, Backbone& backbone, double decay);
 
   void restart();  ///< begins again with the backbone's values

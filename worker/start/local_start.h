@@ -29,7 +29,7 @@ struct StartStep {
   const char* name;
   std::function<void()> run;  ///< throws InputError, DeviceError
   const char* remedy;
-  /// Whether it opens the device, the data or the teacher, which the other steps need.
+  /// Whether this step opens the device, the data or the teacher, which later steps need.
   bool opens = false;
 };
 

@@ -41,7 +41,7 @@ std::vector<fs::path> names_of(const std::vector<fs::path>& paths) {
   return names;
 }
 
-/// Returns the folder that contains all of them.
+/// Returns the innermost folder that contains all paths.
 fs::path folder_of(const std::vector<fs::path>& paths) {
   fs::path common = paths.front().parent_path();
   for (const fs::path& path : paths) {

@@ -24,7 +24,8 @@ void add_scalar(tensorboard::Summary& summary, const std::string& tag, double va
 void add_histogram(tensorboard::Summary& summary, const std::string& tag,
                    std::span<const HistogramBucket> buckets);
 
-/// Adds a tensor [2 + k] of strings: width, height, and k such images as JPEG or PNG files.
+/// Adds a tensor [2 + k] of strings: width, height, and k images of this size as JPEG or PNG
+/// files.
 void add_images(tensorboard::Summary& summary, const std::string& tag, int width, int height,
                 std::span<const std::vector<std::byte>> files);
 
