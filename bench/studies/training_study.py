@@ -72,9 +72,10 @@ def full_softmax_loss(options, name, keys, trained):
     start = options.folder / f"{name}.safetensors"
     safetensors_io.save(start, weights)
     judged = face_runs.train(options, f"{name}-judged", {
-        **keys, "val_targets": [], "init_from": str(start), "sample_rate": 1, "sample_correction": False,
-        "precision": "fp32", "lr": 0, "lr_schedule": "polynomial", "warmup_epoch": 0, "augment": False, "seed": 1,
-        "num_epoch": 100, "max_steps": options.judge_steps}, seconds_left(options))
+        **keys, "val_targets": [], "init_from": str(start), "sample_rate": 1, "sampler": "random",
+        "sample_correction": False, "precision": "fp32", "lr": 0, "lr_schedule": "polynomial",
+        "warmup_epoch": 0, "augment": False, "seed": 1, "num_epoch": 100,
+        "max_steps": options.judge_steps}, seconds_left(options))
     return statistics.fmean(step["loss"] for step in face_runs.steps(judged))
 
 

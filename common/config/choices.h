@@ -18,6 +18,8 @@ enum class CentrePrecision { kFp32, kBf16Momentum, kBf16, kInt8, kFp8 };
 constexpr bool is_one_byte(CentrePrecision p) {
   return p == CentrePrecision::kInt8 || p == CentrePrecision::kFp8;
 }
+/// How the negative classes of a step are chosen (docs/head.md).
+enum class Sampler { kRandom, kHard };
 /// Where the class centres and their moments are kept (docs/centre-storage.md).
 enum class CentreStorage { kDevice, kDisk };
 /// Initial values of the class centres that no file contains (worker/initial/mean_centres.h).

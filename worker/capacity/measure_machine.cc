@@ -13,7 +13,7 @@
 #include "common/median.h"
 #include "kernels/owned_tensor.h"
 #include "worker/capacity/timed_step.h"
-#include "worker/head/class_sampler.h"
+#include "worker/head/sampling/class_sampler.h"
 
 namespace pfc {
 namespace {

@@ -11,8 +11,8 @@
 #include "worker/distillation/distillation.h"
 #include "worker/gradients/optimizer.h"
 #include "worker/gradients/weight_average.h"
-#include "worker/head/class_sampler.h"
 #include "worker/head/head.h"
+#include "worker/head/sampling/class_sampler.h"
 
 namespace pfc {
 namespace {

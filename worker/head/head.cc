@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -17,8 +18,8 @@
 #include "kernels/owned_tensor.h"
 #include "worker/head/accumulated_gradients.h"
 #include "worker/head/class_centres.h"
-#include "worker/head/class_sampler.h"
 #include "worker/head/row_copy.h"
+#include "worker/head/sampling/class_sampler.h"
 #include "worker/head/separate_heads.h"
 
 namespace pfc {
@@ -34,6 +35,14 @@ CentreOptions centre_options(const HeadOptions& o) {
           .positions = o.positions(),
           .seed = o.seed,
           .file = o.centre_file};
+}
+
+NeighbourOptions neighbour_options(const HeadOptions& o) {
+  return {.positions = o.positions(),
+          .row_size = o.centre_size(),
+          .sub_centres = o.sub_centres,
+          .bias = is_plain_softmax(o.loss),
+          .degree = o.hard_neighbours};
 }
 
 MarginSoftmaxOptions softmax_options(const HeadOptions& o, std::int64_t rows) {
@@ -132,13 +141,26 @@ class ShardedHead : public Head {
 
   [[nodiscard]] ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                      std::int64_t step) const override {
-    const SampleOptions o{.classes = options_.classes,
-                          .rate = settings(step).sample_rate,
-                          .hold = options_.sample_hold,
-                          .unit = options_.sample_unit,
-                          .seed = options_.seed,
-                          .labels_per_image = options_.labels_per_image};
-    return {.step = step, .classes = sample_classes(o, shard(), all_labels, step)};
+    SampleOptions o{.classes = options_.classes,
+                    .rate = settings(step).sample_rate,
+                    .hold = options_.sample_hold,
+                    .unit = options_.sample_unit,
+                    .seed = options_.seed,
+                    .labels_per_image = options_.labels_per_image};
+    if (options_.hard_neighbours == 0) {
+      return {.step = step, .classes = sample_classes(o, shard(), all_labels, step)};
+    }
+    const CertainClasses certain = add_neighbours(o, neighbours_, all_labels);
+    o.rate = certain.rate;
+    return {.step = step, .classes = sample_classes(o, shard(), certain.classes, step)};
+  }
+
+  void refresh_neighbours(Comm& host) override {
+    if (options_.hard_neighbours == 0) return;
+    neighbours_ = {};  // frees its memory
+    neighbours_ = find_neighbours(
+        ops_, host, neighbour_options(options_),
+        [this](RowRange classes, std::span<float> rows) { read_current(classes, rows); });
   }
 
   void read_ahead(ActiveCentres& active) const override {
@@ -159,7 +181,8 @@ class ShardedHead : public Head {
             .second = t.second,
             .updated = t.updated,
             .history = t.history,
-            .loss = &loss_state_};
+            .loss = &loss_state_,
+            .neighbours = options_.hard_neighbours > 0 ? &neighbours_ : nullptr};
   }
 
   [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use,
@@ -216,6 +239,7 @@ class ShardedHead : public Head {
   std::vector<std::shared_ptr<PinnedPages>> in_use_;  // rows of the update in progress
   std::unique_ptr<MarginSoftmax> softmax_;
   SeparateHeads heads_;
+  ClassNeighbours neighbours_;     // empty until the first refresh, and without hard_neighbours
   OwnedTensor teacher_;            // null without distillation
   LossState loss_state_;           // state after the last whole step
   LossState loss_before_;          // state before last_step_
@@ -474,6 +498,13 @@ void check_options(const HeadOptions& o, int world_size) {
         "head: sample_unit excludes separate heads");
   check(!is_uniface(o.loss) || (!o.sample_correction && o.label_smoothing == 0),
         "head: uniface excludes sample_correction and label_smoothing");
+  check(o.hard_neighbours == 0 || (!o.sample_correction && o.head_classes.size() < 2),
+        "head: hard_neighbours excludes sample_correction and separate heads");
+  if (o.hard_neighbours > 0 && o.classes > std::numeric_limits<std::int32_t>::max()) {
+    throw InputError(
+        "sampler: found \"hard\" and " + std::to_string(o.classes) + " classes, expected at most " +
+        std::to_string(std::numeric_limits<std::int32_t>::max()) + "; set it to \"random\"");
+  }
   if (o.labels_per_image > 1 && has_sample_margins(o.loss)) {
     throw InputError("loss: samples with several labels need the loss margin or softmax");
   }
@@ -502,6 +533,20 @@ void keep_in_file(const HeadMemoryOptions& o, const CentreBytes& table, std::int
   m.active += static_cast<std::uint64_t>(lists * ranges) * sizeof(PageRange);
 }
 
+void plan_neighbours(const HeadMemoryOptions& o, HeadMemory& m) {
+  if (o.head.hard_neighbours == 0) return;
+  const NeighbourBytes bytes = neighbour_bytes(neighbour_options(o.head), o.world_size, o.gpu);
+  m.graph = bytes.table;
+  m.neighbours = bytes.table + bytes.host;
+  for (const std::size_t buffer : {bytes.own, bytes.others, bytes.products}) {
+    if (o.gpu) {
+      m.buffers += gpu_allocation(buffer);
+    } else {
+      m.neighbours += buffer;
+    }
+  }
+}
+
 }  // namespace
 
 HeadOptions head_options(const JobConfig& job, std::int64_t teacher_size) {
@@ -519,6 +564,7 @@ HeadOptions head_options(const JobConfig& job, std::int64_t teacher_size) {
           .sample_rate = job.sample_rate,
           .sample_hold = job.sample_hold,
           .sample_unit = job.sample_unit,
+          .hard_neighbours = job.sampler == Sampler::kHard ? job.hard_neighbours : 0,
           .sample_correction = job.sample_correction,
           .seed = job.seed,
           .optimizer = job.optimizer,
@@ -565,8 +611,11 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                .teacher = o.head.distillation.on() ? teacher_table(o.head, rows).bytes() : 0,
                .buffers = exchange.total()};
   if (o.head.gradient_acc > 1) {
-    // Every micro-batch adds the classes of its samples; all share the sampled classes.
-    const std::int64_t summed = std::min(rows, active + (o.head.gradient_acc - 1) * labels);
+    // Every micro-batch adds the classes of its samples and, as expected for this shard, their
+    // neighbours; all share the sampled classes.
+    const std::int64_t near = std::min(labels * o.head.hard_neighbours / o.world_size, active / 2);
+    const std::int64_t summed =
+        std::min(rows, active + (o.head.gradient_acc - 1) * (labels + near));
     m.gradients = AccumulatedGradients::bytes(summed, row_size);
   }
   if (o.gpu) {
@@ -604,6 +653,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
       m.buffers +=
           gpu_allocation(static_cast<std::size_t>(margin_list_bytes(margin, rows) + slots));
     }
+    plan_neighbours(o, m);
     return m;
   }
   const CpuMarginBytes margin = cpu_margin_bytes(
@@ -616,6 +666,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
   m.buffers += static_cast<std::uint64_t>(margin.working);
   if (softmax.sample_margins) m.buffers += static_cast<std::uint64_t>(n) * kSampleMarginBytes;
   if (softmax.targets > 1) m.buffers += static_cast<std::uint64_t>(n) * sizeof(double);
+  plan_neighbours(o, m);
   return m;
 }
 

@@ -19,6 +19,7 @@
 #include "kernels/ops.h"
 #include "worker/head/class_centres.h"
 #include "worker/head/sample_margins.h"
+#include "worker/head/sampling/class_neighbours.h"
 
 namespace pfc {
 
@@ -35,9 +36,10 @@ struct HeadOptions {
   /// Above 1, a sample may have several labels, which then have equal wanted probabilities. Not for
   /// losses with has_sample_margins().
   std::int64_t labels_per_image = 1;
-  SampleRate sample_rate;        ///< without follow(), every step uses the largest rate
-  std::int64_t sample_hold = 1;  ///< SampleOptions::hold
-  std::int64_t sample_unit = 1;  ///< SampleOptions::unit. Above 1 not for separate heads
+  SampleRate sample_rate;            ///< without follow(), every step uses the largest rate
+  std::int64_t sample_hold = 1;      ///< SampleOptions::hold
+  std::int64_t sample_unit = 1;      ///< SampleOptions::unit. Above 1 not for separate heads
+  std::int64_t hard_neighbours = 0;  ///< above 0: Sampler::kHard with so many neighbours of a class
   bool sample_correction = false;
   std::uint64_t seed = 0;
   OptimizerKind optimizer = OptimizerKind::kSgd;
@@ -114,11 +116,16 @@ class Head {
 
   [[nodiscard]] virtual const ClassPositions& positions() const = 0;
 
-  /// Chooses the active classes for the labels of all workers: every label of this shard, and
-  /// classes that are drawn with the step's sample_rate (sample_classes()). Thread-safe, so it can
-  /// run while another thread trains. Throws InputError if a label is outside 0 .. classes - 1.
+  /// Chooses the active classes for the labels of all workers: every label of this shard, with
+  /// hard_neighbours some of their neighbours (add_neighbours()), and classes that are drawn with
+  /// the step's sample_rate (sample_classes()). Thread-safe, so it can run while another thread
+  /// trains. Throws InputError if a label is outside 0 .. classes - 1.
   [[nodiscard]] virtual ActiveCentres sample(std::span<const std::int64_t> all_labels,
                                              std::int64_t step) const = 0;
+  /// Finds the nearest classes of each class, which sample() then uses. Without hard_neighbours
+  /// does nothing. Collective. `host`: for tensors in host memory. REQUIRES: as for settle(), and
+  /// no other thread calls sample() meanwhile. Throws CommError, DeviceError, StorageError.
+  virtual void refresh_neighbours(Comm& /*host*/) {}
   /// Begins to read the rows of these classes, if the tables are in a file. run() waits for them.
   /// To measure the wait, the caller first calls active.pages->wait(). Thread-safe, and returns at
   /// once. REQUIRES: called in the order of the run() calls, for all of them or none.
@@ -167,7 +174,8 @@ class Head {
     ScaledRows centres, momentum, second;
     std::span<std::int32_t> updated;  ///< [shard().size()], host memory
     UpdateHistory* history = nullptr;
-    LossState* loss = nullptr;  ///< state after the last whole step
+    LossState* loss = nullptr;              ///< state after the last whole step
+    ClassNeighbours* neighbours = nullptr;  ///< null without HeadOptions::hard_neighbours
   };
   [[nodiscard]] virtual State state() = 0;
   /// Keeps the rows of these classes of shard() in memory while the result exists. `table` is a
@@ -221,6 +229,8 @@ struct HeadMemory {
   std::uint64_t gradients = 0;      ///< gradients of active classes, if gradient_acc is above 1
   std::uint64_t logits = 0;         ///< kept from forward to backward; on a GPU they are in buffers
   std::uint64_t teacher = 0;        ///< the teacher's centres
+  std::uint64_t neighbours = 0;     ///< of all classes, and to find them; host memory
+  std::uint64_t graph = 0;          ///< the part of `neighbours` that is in checkpoints
   std::uint64_t buffers = 0;        ///< embeddings and their gradients, tiles, statistics
   std::uint64_t cache = 0;          ///< for rows of a file, and to keep track of its pages
   std::uint64_t file = 0;           ///< size of the tables' file, on the disk

@@ -15,8 +15,8 @@
 #include "common/error.h"
 #include "common/machine/cores.h"
 #include "kernels/make_ops.h"
-#include "worker/head/class_sampler.h"
 #include "worker/head/row_copy.h"
+#include "worker/head/sampling/class_sampler.h"
 
 namespace pfc {
 namespace {

@@ -150,6 +150,10 @@ void add_head(const PlannedJob& p, const HeadMemory& m, PartList& list) {
   list.add("centres' scales", m.scales, "of one-byte centres and momentum");
   list.add("inverse norms and active rows", m.inverse_norms + (p.gpu ? 0 : m.updated) + m.active,
            fmt::format("sample_rate {:g}", p.job.sample_rate.largest()));
+  if (!p.gpu) {
+    list.add("neighbours of classes", m.neighbours,
+             fmt::format("hard_neighbours {}", p.job.hard_neighbours));
+  }
   list.add("kept logits", m.logits, fmt::format("logits_memory {:g}", p.job.logits_memory));
   list.add("centres' summed gradients", m.gradients,
            fmt::format("gradient_acc {}", p.job.gradient_acc));
@@ -405,7 +409,8 @@ MemoryPlan plan_memory(const PlannedJob& p, const PlannedBackbone& backbone,
     plan.host = std::accumulate(
                     inputs.parts.begin(), inputs.parts.end(), kHostProcessOfGpu,
                     [](std::uint64_t sum, const MemoryPart& part) { return sum + part.bytes; }) +
-                plan.snapshots + (plan.checkpoints_in_place ? 0 : plan.checkpoint_copy);
+                head.neighbours + plan.snapshots +
+                (plan.checkpoints_in_place ? 0 : plan.checkpoint_copy);
     return plan;
   }
   if (plan.checkpoint_copy == 0) return plan;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "worker/head/class_sampler.h"
+#include "worker/head/sampling/class_sampler.h"
 
 namespace pfc {
 namespace {

@@ -99,6 +99,8 @@ inline constexpr NumberRange kHold{
     .low = 1, .high = 1e6, .high_open = false, .text = "an integer from 1 to 1000000"};
 inline constexpr NumberRange kSampleUnit{
     .low = 1, .high = 64, .high_open = false, .text = "a power of two from 1 to 64"};
+inline constexpr NumberRange kNeighbours{
+    .low = 1, .high = 1000, .high_open = false, .text = "an integer from 1 to 1000"};
 inline constexpr NumberRange kCentreCache{
     .low = 1, .high = 1e9, .high_open = false, .text = "an integer from 1 to 1000000000"};
 inline constexpr NumberRange kThreads{
@@ -138,6 +140,8 @@ inline constexpr Names<Precision, 3> kTeacherPrecisions{
     {{"auto", Precision::kAuto}, {"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}}};
 inline constexpr Names<Precision, 2> kExchangePrecisions{
     {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}}};
+inline constexpr Names<Sampler, 2> kSamplers{
+    {{"random", Sampler::kRandom}, {"hard", Sampler::kHard}}};
 inline constexpr Names<CentreStorage, 2> kCentreStorages{
     {{"device", CentreStorage::kDevice}, {"disk", CentreStorage::kDisk}}};
 inline constexpr Names<CentrePrecision, 5> kCentrePrecisions{
@@ -278,6 +282,9 @@ void visit_keys(Job& job, Visitor&& v) {
   v.sample_rate("sample_rate", job.sample_rate);
   v.number("sample_hold", job.sample_hold, kHold);
   v.number("sample_unit", job.sample_unit, kSampleUnit);
+  v.choice("sampler", job.sampler, kSamplers);
+  v.number("hard_neighbours", job.hard_neighbours, kNeighbours);
+  v.number("hard_refresh", job.hard_refresh, kSteps);
   v.flag("sample_correction", job.sample_correction);
   v.choice("precision", job.precision, kPrecisions);
   v.choice("centre_precision", job.centre_precision, kCentrePrecisions);

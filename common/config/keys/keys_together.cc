@@ -62,6 +62,31 @@ void check_sample_unit(const JobConfig& job, const JobOrigin& origin) {
   }
 }
 
+/// Rejects keys that do not work with hard negatives.
+void check_sampler(const JobConfig& job, const JobOrigin& origin) {
+  if (job.sampler == Sampler::kRandom) return;
+  const auto fail = [&](const char* key, const std::string& what) {
+    throw InputError(origin.of(key) + ": " + key + ": " + what);
+  };
+  const auto samples = [](const SampleRate::From& part) { return part.rate > 0 && part.rate < 1; };
+  if (std::ranges::none_of(job.sample_rate.parts(), samples)) {
+    fail("sampler",
+         "found \"hard\", but sample_rate is " + nlohmann::json(job.sample_rate.largest()).dump() +
+             ", so there is no sample to choose; set it to a number between 0 and 1, or remove "
+             "this key");
+  }
+  if (job.sample_correction) {
+    fail("sample_correction",
+         "found true, expected false with sampler \"hard\", whose classes do not all have the "
+         "same probability; remove one of the two keys");
+  }
+  if (job.heads == Heads::kSeparate) {
+    fail("heads",
+         "found \"separate\", expected \"one\" with sampler \"hard\": the nearest classes may be "
+         "in another head; remove one of the two keys");
+  }
+}
+
 /// Rejects batch norms over one sample. With sync_bn this depends on the number of workers and is
 /// checked later.
 void check_batch_size(const JobConfig& job, const JobOrigin& origin) {
@@ -348,6 +373,7 @@ void check_keys_together(const JobConfig& job, const JobOrigin& origin) {
   check_margin_update(job, origin);
   check_sample_rate(job, origin);
   check_sample_unit(job, origin);
+  check_sampler(job, origin);
   check_data_sets(job, origin);
   check_order(job, origin);
   check_exports(job, origin);

@@ -140,6 +140,26 @@ TEST(ParseJob, AcceptsTheLossAsANameOrAnObject) {
       HasSubstr("margin_list: found a margin, but the key loss selects a loss with its own"));
 }
 
+TEST(ParseJob, ReadsTheSamplerAndRejectsKeysThatExcludeHardNegatives) {
+  EXPECT_EQ(parse("{}").sampler, Sampler::kRandom);
+  const JobConfig job = parse(
+      R"({"sampler": "hard", "sample_rate": [[0, 1], [2, 0.1]], "hard_neighbours": 5, "hard_refresh": 70})");
+  for (const JobConfig& each : {job, parse_job(to_json(job), "as workers receive it")}) {
+    EXPECT_EQ(each.sampler, Sampler::kHard);
+    EXPECT_EQ(each.hard_neighbours, 5);
+    EXPECT_EQ(each.hard_refresh, 70);
+  }
+  EXPECT_THAT(refusal(R"({"sampler": "hard"})"),
+              HasSubstr("sampler: found \"hard\", but sample_rate is 1.0, so there is no sample"));
+  EXPECT_THAT(refusal(R"({"sampler": "hard", "sample_rate": 0})"),
+              HasSubstr("sampler: found \"hard\", but sample_rate is 0.0"));
+  EXPECT_THAT(refusal(R"({"sampler": "hard", "sample_rate": 0.1, "sample_correction": true})"),
+              HasSubstr("sample_correction: found true, expected false with sampler \"hard\""));
+  EXPECT_THAT(
+      refusal(R"({"sampler": "hard", "sample_rate": 0.1, "heads": "separate", "rec": ["a", "b"]})"),
+      HasSubstr("heads: found \"separate\", expected \"one\" with sampler \"hard\""));
+}
+
 TEST(ParseJob, LimitsSubCentres) {
   EXPECT_EQ(parse(R"({"sub_centres": 3})").sub_centres, 3);
   EXPECT_THAT(refusal(R"({"sub_centres": 0})"),
@@ -363,6 +383,10 @@ TEST(ParseJob, RejectsValuesOutOfRange) {
         R"({"sample_unit": 6})",
         R"({"sample_unit": 128})",
         R"({"sample_unit": 8, "heads": "separate", "rec": ["a", "b"]})",
+        R"({"sampler": "hardest", "sample_rate": 0.1})",
+        R"({"sampler": "hard", "sample_rate": 0.1, "hard_neighbours": 0})",
+        R"({"sampler": "hard", "sample_rate": 0.1, "hard_neighbours": 1001})",
+        R"({"sampler": "hard", "sample_rate": 0.1, "hard_refresh": 0})",
         R"({"centre_storage": "host"})",
         R"({"centre_cache": 0})",
         R"({"margin_scale": 0})",

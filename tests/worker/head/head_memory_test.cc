@@ -315,6 +315,35 @@ TEST(HeadMemory, CountsTheBiasesOfAPlainSoftmax) {
   EXPECT_EQ(head_memory(o).momentum, head_memory(o).centres);
 }
 
+TEST(HeadMemory, CountsTheNeighboursOfAllClassesAndTheSearch) {
+  HeadMemoryOptions o{.head = {.classes = 1003, .embedding_size = 8, .hard_neighbours = 4},
+                      .world_size = 2,
+                      .samples = 6};
+  const HeadMemory m = head_memory(o);
+  EXPECT_EQ(m.graph, 1003u * 4 * 4);
+  // Rank 0 has 502 rows: cosines of their neighbours, and two copies of rows, one on the device.
+  const std::size_t rows = 2 * 502 * 8;
+  EXPECT_EQ(m.neighbours, m.graph + (502 * 4 + 2 * rows + 502 * 502) * 4);
+  std::size_t allocated = 0;
+  testing::run_ranks(2, [&](Comm& comm) {
+    CountingOps ops(1);
+    const auto head = make_head(ops, comm, o.head);
+    const std::size_t before = ops.allocated;
+    head->refresh_neighbours(comm);
+    if (comm.rank() == 0) allocated = ops.allocated - before;
+  });
+  EXPECT_EQ(allocated, (rows + 502 * 502) * 4);
+  o.head.hard_neighbours = 0;
+  EXPECT_EQ(head_memory(o).neighbours, 0u);
+  const std::uint64_t buffers = [&] {
+    o.gpu = true;
+    return head_memory(o).buffers;
+  }();
+  o.head.hard_neighbours = 4;
+  EXPECT_GE(head_memory(o).buffers, buffers + allocated);
+  EXPECT_EQ(head_memory(o).neighbours, m.neighbours);
+}
+
 TEST(HeadMemory, CountsSubCentres) {
   HeadMemoryOptions o = million();
   o.head.logits_memory = 0.05;

@@ -10,7 +10,7 @@
 
 #include "kernels/math/bfloat16.h"
 #include "tests/worker/head/head_job.h"
-#include "worker/head/class_sampler.h"
+#include "worker/head/sampling/class_sampler.h"
 
 namespace pfc::testing {
 namespace {

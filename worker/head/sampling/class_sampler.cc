@@ -1,4 +1,4 @@
-#include "worker/head/class_sampler.h"
+#include "worker/head/sampling/class_sampler.h"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +8,7 @@
 #include <iterator>
 #include <numeric>
 #include <string>
+#include <unordered_set>
 
 #include "common/error.h"
 #include "kernels/cpu/sample.h"
@@ -26,6 +27,10 @@ void check_labels(const SampleOptions& o, std::span<const std::int64_t> labels) 
                      " classes): check num_classes and the data set");
   }
 }
+
+/// The largest part of the drawn classes that neighbours replace. The rest keeps every class in
+/// use.
+constexpr double kHardPart = 0.5;
 
 std::vector<std::int64_t> labels_inside(RowRange shard, std::span<const std::int64_t> labels) {
   std::vector<std::int64_t> inside;
@@ -124,6 +129,43 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
     positive = until;
   }
   return active;
+}
+
+CertainClasses add_neighbours(const SampleOptions& options, const ClassNeighbours& neighbours,
+                              std::span<const std::int64_t> labels) {
+  check_labels(options, labels);
+  CertainClasses certain{.classes = labels_inside({0, options.classes}, labels),
+                         .rate = options.rate};
+  if (neighbours.table.empty() || options.rate <= 0 || options.rate >= 1) return certain;
+  const std::vector<std::int64_t> distinct = certain.classes;
+  const std::int64_t others = options.classes - std::ssize(distinct);
+  const double drawn = options.rate * static_cast<double>(others);
+  const double most = kHardPart * drawn;
+  std::unordered_set<std::int64_t> taken(distinct.begin(), distinct.end());
+  const auto add_block = [&](std::int64_t block) {
+    const std::int64_t begin = block * options.unit;
+    const std::int64_t end = std::min(begin + options.unit, options.classes);
+    std::vector<std::int64_t> added;
+    for (std::int64_t c = begin; c < end; ++c) {
+      if (!taken.contains(c)) added.push_back(c);
+    }
+    const std::int64_t hard = std::ssize(taken) - std::ssize(distinct) + std::ssize(added);
+    if (static_cast<double>(hard) > most) return false;
+    taken.insert(added.begin(), added.end());
+    return true;
+  };
+  bool room = true;
+  for (std::int64_t nth = 0; room && nth < neighbours.degree; ++nth) {
+    for (auto label = distinct.begin(); room && label != distinct.end(); ++label) {
+      const std::int64_t near = neighbours.of(*label)[static_cast<std::size_t>(nth)];
+      if (near >= 0) room = add_block(near / options.unit);
+    }
+  }
+  certain.classes.assign(taken.begin(), taken.end());
+  std::ranges::sort(certain.classes);
+  const auto hard = static_cast<double>(std::ssize(taken) - std::ssize(distinct));
+  certain.rate = (drawn - hard) / (static_cast<double>(others) - hard);
+  return certain;
 }
 
 double drawn_logit(double rate) { return rate > 0 ? -std::log(rate) : 0; }

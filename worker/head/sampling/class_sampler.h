@@ -8,6 +8,7 @@
 
 #include "comm/shard.h"
 #include "kernels/margin/margin_softmax.h"
+#include "worker/head/sampling/class_neighbours.h"
 
 namespace pfc {
 
@@ -30,6 +31,23 @@ struct SampleOptions {
 /// the shard consists of whole blocks.
 std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange shard,
                                          std::span<const std::int64_t> labels, std::int64_t step);
+
+/// The classes of the whole table that take part in a step in any case, and the rate at which all
+/// others are drawn.
+struct CertainClasses {
+  std::vector<std::int64_t> classes;  ///< positions, sorted: labels and neighbours
+  double rate = 0;                    ///< SampleOptions::rate
+};
+
+/// Returns the labels and, of their neighbours' blocks of `unit` classes, as many as replace at
+/// most half of the classes that sample_classes() draws on average for these options. The nearest
+/// neighbours of all labels come first, then the second nearest, and so on; those of one rank in
+/// the order of their labels. The rate is lowered, so the expected number of active classes stays
+/// the same. Without neighbours, and at the rates 0 and 1, returns the labels and the unchanged
+/// rate. sample_classes(), given the result as labels and rate, returns the active classes. labels
+/// and exceptions: as for sample_classes(). Pure, so the result is the same on every worker.
+CertainClasses add_neighbours(const SampleOptions& options, const ClassNeighbours& neighbours,
+                              std::span<const std::int64_t> labels);
 
 /// Returns log(1 / rate), or 0 if the rate is 0. This is added to the logits of the drawn classes
 /// (logQ correction; Bengio and Senecal 2008, arXiv 2507.09331). A class that is not a

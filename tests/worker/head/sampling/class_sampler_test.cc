@@ -1,4 +1,4 @@
-#include "worker/head/class_sampler.h"
+#include "worker/head/sampling/class_sampler.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -218,6 +218,78 @@ TEST_F(ClassSampler, SampleDependsOnStepAndSeed) {
   const Classes other_seed =
       sample_classes({.classes = kClasses, .rate = 0.1, .seed = 4}, {0, kClasses}, {}, 7);
   EXPECT_NEAR(in_both(active, other_seed), expected, 5 * std::sqrt(expected));
+}
+
+/// Neighbours of each class: those with the next larger positions.
+ClassNeighbours next_classes(std::int64_t classes, std::int64_t degree) {
+  ClassNeighbours next{.degree = degree, .table = {}};
+  for (std::int64_t c = 0; c < classes; ++c) {
+    for (std::int64_t i = 1; i <= degree; ++i) {
+      next.table.push_back(static_cast<std::int32_t>((c + i) % classes));
+    }
+  }
+  return next;
+}
+
+TEST_F(ClassSampler, AddsTheNearestNeighboursOfAllLabelsFirst) {
+  const ClassNeighbours next = next_classes(1000, 4);
+  const Classes labels{500, 10, 500, 999};
+  const auto certain = [&](double rate, std::int64_t unit = 1) {
+    return add_neighbours({.classes = 1000, .rate = rate, .unit = unit}, next, labels);
+  };
+  // Of the 997 other classes, 0.4 % to 2.7 % are drawn, and neighbours replace half of these.
+  EXPECT_EQ(certain(0.001).classes, (Classes{10, 500, 999}));
+  EXPECT_EQ(certain(0.0041).classes, (Classes{10, 11, 500, 501, 999}));
+  EXPECT_EQ(certain(0.009).classes, (Classes{0, 10, 11, 12, 500, 501, 999}));
+  EXPECT_EQ(certain(0.027).classes,
+            (Classes{0, 1, 2, 3, 10, 11, 12, 13, 14, 500, 501, 502, 503, 504, 999}));
+  EXPECT_EQ(certain(0.017, 4).classes, (Classes{8, 9, 10, 11, 500, 501, 502, 503, 999}));
+  EXPECT_EQ(certain(0).classes, (Classes{10, 500, 999}));
+  EXPECT_EQ(certain(1).rate, 1);
+  const CertainClasses without = add_neighbours({.classes = 1000, .rate = 0.2}, {}, labels);
+  EXPECT_EQ(without.classes, (Classes{10, 500, 999}));
+  EXPECT_EQ(without.rate, 0.2);
+}
+
+TEST_F(ClassSampler, NeighboursDoNotChangeTheExpectedNumberOfActiveClasses) {
+  ClassNeighbours next = next_classes(kClasses, 8);
+  Classes labels;
+  for (std::int64_t i = 0; i < 300; ++i) labels.push_back(i * 331);
+  for (const auto& [rate, unit] : {std::pair{0.01, 1}, {0.1, 1}, {0.1, 8}}) {
+    const SampleOptions options{.classes = kClasses, .rate = rate, .unit = unit, .seed = 3};
+    const CertainClasses certain = add_neighbours(options, next, labels);
+    EXPECT_GT(certain.classes.size(), 790u);
+    SampleOptions lower = options;
+    lower.rate = certain.rate;
+    double random = 0, hard = 0;
+    for (std::int64_t step = 0; step < 40; ++step) {
+      const Classes all = sample_classes(lower, {0, kClasses}, certain.classes, step);
+      ASSERT_TRUE(std::ranges::includes(all, certain.classes));
+      hard += static_cast<double>(all.size());
+      random += static_cast<double>(sample_classes(options, {0, kClasses}, labels, step).size());
+      Classes together;
+      for (const int rank : {0, 1, 2}) {
+        const RowRange shard = shard_of(kClasses, rank, 3, unit);
+        const Classes part = sample_classes(lower, shard, certain.classes, step);
+        together.insert(together.end(), part.begin(), part.end());
+      }
+      ASSERT_EQ(together, all);
+    }
+    const double deviation = std::sqrt(40 * 2 * rate * kClasses * unit);  // of the difference
+    EXPECT_NEAR(hard, random, 4 * deviation) << rate << " " << unit;
+  }
+}
+
+TEST_F(ClassSampler, AddsNeighboursOfAllLabelsOfASampleAndSkipsMissingOnes) {
+  ClassNeighbours next = next_classes(100, 2);
+  next.table[2 * 50] = -1;
+  const SampleOptions options{.classes = 100, .rate = 0.3, .labels_per_image = 2};
+  EXPECT_EQ(add_neighbours(options, next, Classes{50, 70, 20, -1}).classes,
+            (Classes{20, 21, 22, 50, 52, 70, 71, 72}));
+  EXPECT_THAT(testing::message_of<InputError>([&] {
+                static_cast<void>(add_neighbours(options, next, Classes{1, 2, 3, 100}));
+              }),
+              ::testing::HasSubstr("label 100 of sample 1"));
 }
 
 TEST_F(ClassSampler, NamesALabelThatNoWorkerOwns) {
