@@ -104,7 +104,8 @@ std::string why_smaller(const ClusterState& state, const ElasticConfig& config, 
 bool lose_agent_for_good(ClusterState& state, HostState& host, const ElasticConfig& config,
                          const std::string& what, bool at_start, TimePoint now);
 
-/// Begins the next generation. `cause`: failure of the last one; empty if it did not fail.
+/// Begins the next generation. `cause`: failure of the last generation; empty if it did not
+/// fail.
 void start_generation(ClusterState& state, std::span<const Member> members,
                       const std::optional<Incident>& cause, TimePoint now);
 
