@@ -144,7 +144,7 @@ struct GenerationState {
 struct SnapshotPart {
   std::string host;
   int slot = 0;
-  std::int64_t incarnation = 0;
+  std::int64_t incarnation = 0;  ///< as in WorkerState
 };
 
 /// The newest state from which a generation can resume.
@@ -271,7 +271,7 @@ void end_job(ClusterState& state, TimePoint now);
 std::vector<std::string> release_silent_hosts(ClusterState& state,
                                               std::chrono::milliseconds silence, TimePoint now);
 /// Records that the host's agent was replaced, which ended the old agent's workers. If not all
-/// workers have joined yet, these workers are started again with new incarnations. Otherwise the
+/// workers have joined yet, new processes of these workers are started. Otherwise the
 /// replacement is an incident.
 void agent_replaced(ClusterState& state, HostState& host, TimePoint now);
 /// Records the exit of a worker's process. It is an incident unless the worker had reported its

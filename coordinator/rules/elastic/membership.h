@@ -16,7 +16,8 @@ struct Member {
   Rank rank = 0;
   std::string host;
   int slot = 0;  ///< slot number on the host, from 0
-  /// Incarnation of a worker that stays from the last generation; 0: start a new one.
+  /// WorkerState::incarnation of a worker process that stays from the last generation; 0: start a
+  /// new process.
   std::int64_t survivor = 0;
 
   friend bool operator==(const Member&, const Member&) = default;
