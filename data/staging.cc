@@ -128,7 +128,7 @@ void check_room(const fs::path& where, std::uint64_t needed) {
   if (needed + kSpare <= free) return;
   throw InputError(
       fmt::format("stage: {} has {} {}, and the data need {}: name another folder, or "
-                  "leave stage out and read them where they are",
+                  "leave stage out and read the data where they are",
                   where.string(), byte_size_text(free), what, byte_size_text(needed + kSpare)));
 }
 

@@ -28,7 +28,7 @@ class WorkerSlots {
 
   struct Handler {
     std::function<SpawnOptions(const Wanted&)> command;  ///< returns how to start this worker
-    std::function<void(int slot)> begins;                ///< a new incarnation begins in the slot
+    std::function<void(int slot)> begins;                ///< a new process is wanted in the slot
     std::function<void(const Wanted&)> runs;             ///< the process is running
     std::function<void(proto::AgentMessage)> event;      ///< a process was started or has ended
     /// Lines of output. `rank` is the rank that the worker was started with.

@@ -8,8 +8,8 @@
 namespace pfc {
 
 /// Runs the loop until it is stopped or has nothing left to do. Reports each exception of a
-/// handler to `failed` as one line, and continues. Rethrows the last one after kMostFailures
-/// exceptions.
+/// handler to `failed` as one line, and continues. After kMostFailures exceptions,
+/// rethrows the next one.
 void run_event_loop(boost::asio::io_context& loop,
                     const std::function<void(const std::string& what)>& failed);
 

@@ -144,7 +144,7 @@ struct GenerationState {
 struct SnapshotPart {
   std::string host;
   int slot = 0;
-  std::int64_t incarnation = 0;
+  std::int64_t incarnation = 0;  ///< as in WorkerState
 };
 
 /// The newest state from which a generation can resume.
@@ -271,13 +271,13 @@ void end_job(ClusterState& state, TimePoint now);
 std::vector<std::string> release_silent_hosts(ClusterState& state,
                                               std::chrono::milliseconds silence, TimePoint now);
 /// Records that the host's agent was replaced, which ended the old agent's workers. If not all
-/// workers have joined yet, they are started again with a new incarnation. Otherwise this is an
-/// incident.
+/// workers have joined yet, new processes of these workers are started. Otherwise the
+/// replacement is an incident.
 void agent_replaced(ClusterState& state, HostState& host, TimePoint now);
 /// Records the exit of a worker's process. It is an incident unless the worker had reported its
 /// end, or the coordinator had sent SIGTERM or SIGKILL. If the worker had stayed from the last
-/// generation and had not joined this one, it counts as lost with the last one: it is replaced
-/// immediately, and the function returns true.
+/// generation and had not joined the current one, it counts as lost with the last generation: it is
+/// replaced immediately, and the function returns true.
 bool worker_exited(ClusterState& state, WorkerState& worker, const ProcessExit& exit,
                    const std::vector<std::string>& last_stderr, TimePoint now);
 /// Records that the agent could not start the worker's program.

@@ -226,7 +226,7 @@ ArrayInFile npy_array(const std::filesystem::path& path) {
   if (found.fortran_order && array.shape.size() > 1) {
     throw InputError(name +
                      ": found an array in Fortran order, expected C order; save "
-                     "numpy.ascontiguousarray() of it");
+                     "numpy.ascontiguousarray() of the array");
   }
   check_size(array, file.bytes());
   return array;

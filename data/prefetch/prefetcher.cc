@@ -212,7 +212,8 @@ void Prefetcher::count_damage(std::int64_t epoch, const std::vector<std::string>
       throw InputError(fmt::format(
           "more than {:g} % of epoch {}'s images are damaged (worker {} has found {} among its "
           "{}); "
-          "leave them out with pfcctl data validate --fix, or raise max_damaged; the last one: {}",
+          "leave them out with pfcctl data validate --fix, or raise max_damaged; the last damaged "
+          "image: {}",
           100 * max_damaged_, epoch, source_.plan.rank, damage_,
           source_.plan.epoch_positions() / source_.plan.world_size, message));
     }

@@ -90,7 +90,7 @@ void check_pairs(const VerificationSet& set) {
   if (genuine > 0 && genuine < std::ssize(set.same)) return;
   throw InputError(
       fmt::format("verification set {}: all {} pairs are of {}, so the accuracy would always be 1; "
-                  "expected pairs of both kinds; remove this set",
+                  "expected pairs of one person and pairs of two people; remove this set",
                   set.file.string(), set.same.size(), genuine > 0 ? "one person" : "two people"));
 }
 

@@ -25,7 +25,7 @@ struct MatchedCollective {
   /// Set if the difference between first and last begin exceeds the error of the clocks.
   bool sure = false;
 
-  /// Returns how long this part waited for the last one.
+  /// Returns how long `part` waited for the part that began last.
   [[nodiscard]] double waited_seconds(const Part& part) const;
   /// Returns the mean of waited_seconds() over all parts but the last.
   [[nodiscard]] double mean_wait_seconds() const;

@@ -145,7 +145,7 @@ TEST_F(SeveralSets, RequireAMatchingFileOfNames) {
   EXPECT_THAT(error(), HasSubstr("found 1 lines, expected 2"));
 }
 
-TEST_F(SeveralSets, CompareTheNumbersOfTheJobWithTheSumOfAllSets) {
+TEST_F(SeveralSets, CompareTheJobsNumClassesAndNumImageWithTheSumOfAllSets) {
   job_.rec = {write("a", {0, 1}, 2), write("b", {0}, 1)};
   job_.num_classes = 3;
   job_.num_image = 3;
@@ -158,7 +158,7 @@ TEST_F(SeveralSets, CompareTheNumbersOfTheJobWithTheSumOfAllSets) {
 }
 
 /// The images have only the labels 0 and 1, but the job and the list of names have three classes.
-TEST_F(SeveralSets, SingleSetWithNamesUsesTheNumbersOfTheJob) {
+TEST_F(SeveralSets, SingleSetWithNamesHasTheJobsNumClasses) {
   job_.rec = {write("a", {0, 1}, 2)};
   std::filesystem::remove(folder_ / "a" / "property");
   write_file_atomically(folder_ / "a.txt", "x\ny\nz\n");
@@ -177,7 +177,7 @@ TEST_F(SeveralSets, UseTheImageSizeOfTheFirstSetOrTheJob) {
   EXPECT_EQ(open_job_data(job_)->info().width, 48);
 }
 
-TEST_F(SeveralSets, FillInTheNumbersOfTheJob) {
+TEST_F(SeveralSets, FillInTheJobsNumClassesNumImageAndHeadClasses) {
   job_.rec = {write("a", {0, 1}, 2), write("b", {0}, 1)};
   job_.heads = Heads::kSeparate;
   open_job_data_and_complete(job_);

@@ -34,7 +34,7 @@ double relative_error_of_range(const std::vector<A>& got, const std::vector<B>& 
   return largest == 0 ? 0.0 : std::sqrt(difference / length);
 }
 
-/// Returns the same error over all elements. Infinite if the sizes differ.
+/// Returns relative_error_of_range() of all elements. Infinite if the sizes differ.
 template <typename A, typename B>
 double relative_error(const std::vector<A>& got, const std::vector<B>& want) {
   if (got.size() != want.size()) return std::numeric_limits<double>::infinity();

@@ -28,7 +28,8 @@ std::optional<std::string> InputWatch::step(double seconds, double waited, doubl
                                         means_.loader_threads, means_.cores)
                                   : "";
   return fmt::format(
-      "the input slows training down: it waited for images during {:.0f} % of the last {:.0f} s. "
+      "the input slows training down: training waited for images during {:.0f} % of the last "
+      "{:.0f} s. "
       "{} loader threads can deliver {:.0f} images/s, training used {:.0f}: {}store the images at "
       "the size of the network's input (pfcctl data pack --size), or read them from a faster disk "
       "(stage); see docs/runbooks/input-bound.md",

@@ -57,7 +57,7 @@ WorkerSignals combine(std::span<const WorkerSignals> workers);
 
 /// Input of one micro-batch.
 struct StepInput {
-  std::unique_ptr<Batch> batch;  ///< nullptr after the last one, and after recycle()
+  std::unique_ptr<Batch> batch;  ///< nullptr after the last batch, and after recycle()
   std::int64_t step = 0;         ///< optimizer step of this micro-batch, from 1
   Tensor images;                 ///< until recycle(): [B, H, W, 3] uint8 or [B, D] float32
   /// [N, labels_per_image], by rank: positions of the classes (Head::positions()), padded with -1.

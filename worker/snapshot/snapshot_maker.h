@@ -35,9 +35,9 @@ class SnapshotMaker {
   SnapshotMaker(const SnapshotMaker&) = delete;
   SnapshotMaker& operator=(const SnapshotMaker&) = delete;
 
-  /// On rank 0, requests a snapshot: the first one immediately, later ones when `seconds` have
-  /// passed since the last one began and all workers have it. A request is the number of the
-  /// snapshot, counted from 1, so a late request has no effect.
+  /// On rank 0, requests a snapshot: the first one immediately, a later one when `seconds` have
+  /// passed since the previous snapshot began and all workers have that snapshot. A request is the
+  /// number of the snapshot, counted from 1, so a late request has no effect.
   void fill(WorkerSignals& mine) const;
 
   /// Takes a snapshot of `state` if one was requested from all workers. `trained`: progress of the

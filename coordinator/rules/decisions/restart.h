@@ -22,8 +22,8 @@ Decision go_on(const ClusterState& state, const RendezvousConfig& config, TimePo
 Decision begin_again(const ClusterState& state, const RendezvousConfig& config, TimePoint now);
 
 /// Returns the decision to measure the network between these members, or to wait for the
-/// measurement. Returns nothing if no measurement is needed; the last one may have failed
-/// (network_failed()). A host without reported addresses is reached by the address of its
+/// measurement. Returns nothing if no measurement is needed; the last measurement may have
+/// failed (network_failed()). A host without reported addresses is reached by the address of its
 /// connection.
 std::optional<Decision> see_to_network(const ClusterState& state, const Plan& plan);
 /// Returns whether the measurement required by see_to_network() has failed.

@@ -16,7 +16,8 @@ struct Member {
   Rank rank = 0;
   std::string host;
   int slot = 0;  ///< slot number on the host, from 0
-  /// Incarnation of a worker that stays from the last generation; 0: start a new one.
+  /// WorkerState::incarnation of a worker process that stays from the last generation; 0: start a
+  /// new process.
   std::int64_t survivor = 0;
 
   friend bool operator==(const Member&, const Member&) = default;
@@ -104,7 +105,8 @@ std::string why_smaller(const ClusterState& state, const ElasticConfig& config, 
 bool lose_agent_for_good(ClusterState& state, HostState& host, const ElasticConfig& config,
                          const std::string& what, bool at_start, TimePoint now);
 
-/// Begins the next generation. `cause`: failure of the last one; empty if it did not fail.
+/// Begins the next generation. `cause`: failure of the last generation; empty if it did not
+/// fail.
 void start_generation(ClusterState& state, std::span<const Member> members,
                       const std::optional<Incident>& cause, TimePoint now);
 

@@ -27,7 +27,8 @@ LiveJson live_plan(const std::string& job_json, const StartNotes& notes);
 LiveJson live_phases(const PhaseTimes& phases);
 inline constexpr std::size_t kMostBars = 32;
 /// Returns the points from index `from` on as arrays: milliseconds, step, generation, loss, images
-/// per second; for merged reports also minimum and maximum of both.
+/// per second; for merged reports also the minimum and maximum of the
+/// loss and of the images per second.
 LiveJson live_curves(const Curve& curve, std::size_t from, bool cut);
 /// Returns the events with a number above `after`.
 LiveJson live_events(const EventLog& events, std::int64_t after);

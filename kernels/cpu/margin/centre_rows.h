@@ -120,7 +120,7 @@ class CentreRows {
 
   /// Prefetches what move() will read, because the hardware cannot predict these accesses.
   void prefetch_state(const ActiveRow& row) const;
-  /// Applies the missed updates and then this one to the row in the table.
+  /// Applies the missed updates and then the update of `rule` to the row in the table.
   void move(const ActiveRow& row, const CentreGradient& g, const UpdateRule& rule,
             Scratch& scratch) const;
   /// Computes sum [D] += the gradient without its component along the centre.

@@ -24,11 +24,11 @@ struct DrawnPair {
   bool same = false;
 };
 
-/// Returns pairs of one person and of two people alternately, so that each fold of a cross
-/// validation has equal numbers of both. Draws people uniformly, as long as they have new pairs,
-/// then their images; no pair occurs twice. labels [images]: each image's label; -1: the image is
-/// skipped. A pure function of its arguments. Throws InputError if there are not enough different
-/// pairs.
+/// Returns pairs of one person and pairs of two people alternately, so each of the ten folds of an
+/// evaluation has equally many of both kinds if `pairs` is a multiple of 20. Draws people
+/// uniformly, as long as they have new pairs, then their images; no pair occurs twice. labels
+/// [images]: each image's label; -1: the image is skipped. A pure function of its arguments. Throws
+/// InputError if there are not enough different pairs.
 std::vector<DrawnPair> draw_pairs(const std::vector<std::int64_t>& labels, std::int64_t pairs,
                                   std::uint64_t seed);
 

@@ -294,7 +294,7 @@ TEST_P(AnyLayout, NamesAFileThatIsTruncatedAfterOpening) {
   EXPECT_GE(least, has_one_image ? 1 : 3);
 }
 
-TEST_P(AnyLayout, ChecksTheNumbersOfTheJob) {
+TEST_P(AnyLayout, ComparesTheJobsNumImageAndNumClassesWithTheData) {
   EXPECT_THAT(error({.num_image = 7}),
               HasSubstr("but num_image is 7: correct or remove num_image"));
   EXPECT_EQ(open({.num_classes = 9})->info().classes, 9);

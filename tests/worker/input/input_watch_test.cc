@@ -28,7 +28,7 @@ TEST(InputWatch, ReportsWhatSlowsTrainingAndWhatToDo) {
   ASSERT_EQ(said.size(), 1u);
   EXPECT_EQ(said[0].first, 60);
   EXPECT_THAT(said[0].second,
-              AllOf(HasSubstr("it waited for images during 25 % of the last 60 s"),
+              AllOf(HasSubstr("training waited for images during 25 % of the last 60 s"),
                     HasSubstr("2 loader threads can deliver 125 images/s, training used 100: raise "
                               "num_workers from 2 towards the 8 cores"),
                     HasSubstr("pfcctl data pack --size")));
