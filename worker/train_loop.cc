@@ -224,6 +224,10 @@ TrainingEnd train_from(TrainingSession& s, std::int64_t& done, StepReporter& rep
     if (stats.complete) {
       done = stats.step;
       reporter.step(stats, seconds_since(start));
+      if (s.finds_neighbours_after(done)) {
+        // A checkpoint of this step contains them.
+        s.phase("neighbours", [&] { s.trainer->head->refresh_neighbours(s.comms.host()); });
+      }
     }
 
     if (done == s.plan.last_step) break;

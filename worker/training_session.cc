@@ -438,13 +438,19 @@ void TrainingSession::make_inputs(const std::function<bool()>& stop_requested) {
     return mine;
   };
   const Tensor batch = batch_of(options_of_backbone());
+  const auto waits = [this](std::int64_t step) { return finds_neighbours_after(step - 1); };
   inputs = std::make_unique<StepInputs>(*local.ops, *prefetcher, *comms.inputs, *trainer->head,
                                         StepInputsOptions{.images = batch.shape,
                                                           .type = batch.dtype,
                                                           .gradient_acc = job.gradient_acc,
                                                           .labels_per_image = job.labels_per_image,
                                                           .signals = signals,
+                                                          .waits_for_step_before = waits,
                                                           .track = thread_row("inputs")});
+}
+
+bool TrainingSession::finds_neighbours_after(std::int64_t step) const {
+  return job.sampler == Sampler::kHard && plan.reaches_multiple(step, job.hard_refresh);
 }
 
 CheckpointOptions TrainingSession::checkpoint_options() {

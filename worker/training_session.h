@@ -61,6 +61,8 @@ class TrainingSession {
   std::unique_ptr<StepInputs> inputs;
 
   [[nodiscard]] TrainingState state();
+  /// Returns whether the head finds the neighbours of its classes after this step.
+  [[nodiscard]] bool finds_neighbours_after(std::int64_t step) const;
 
  private:
   void choose_precision(const SessionOptions& options);

@@ -138,6 +138,21 @@ class Resume(JobTest):
         refused = self.train(1, self.job("c.json", output=str(self.folder / "c"), **{**keys, "sample_unit": 6}))
         self.assertIn("sample_unit: expected a power of two from 1 to 64, found 6", refused.stdout + refused.stderr)
 
+    def test_hard_negatives_resume_with_the_same_bits_between_two_searches_for_neighbours(self):
+        keys = dict(batch_size=2, max_steps=8, num_epoch=2, sample_rate=0.5, sampler="hard", hard_neighbours=2, hard_refresh=3,
+                    save_every_steps=1, keep_checkpoints=8)
+        b = self.resumes_with_the_same_bits(5, **keys)  # with the neighbours of step 3
+        files = [self.folder / f"b/step-{step:09d}/neighbours.safetensors" for step in range(1, 9)]
+        self.assertEqual([file.exists() for file in files], [False, False] + 6 * [True])
+        found = [digest(file) for file in files[2:]]
+        self.assertEqual([found[0]] * 3 + [found[3]] * 3, found)
+        self.assertNotEqual(found[0], found[3])
+        random = {**keys, "sampler": "random"}
+        self.finished(2, self.job("c.json", output=str(self.folder / "c"), **random))
+        self.assertNotEqual(self.outputs("a", 8), self.outputs("c", 8))
+        for step, workers, change in ((9, 1, "sample_unit=2"), (10, 2, "centre_storage=disk"), (11, 2, "sampler=random")):
+            self.finished(workers, b, "--set", "resume=true", "--set", f"max_steps={step}", "--set", change)
+
     def test_adaface_resumes_with_the_same_bits_and_its_running_lengths(self):
         self.resumes_with_the_same_bits(3, batch_size=2, max_steps=6, num_epoch=2, gradient_acc=2,
                                         loss={"name": "adaface", "t_alpha": 0.5})

@@ -305,7 +305,8 @@ bool is_file_name(const std::string& written) {
   constexpr std::string_view kBeingWritten = ".tmp";  // AtomicFile's
   std::string_view name = written;
   if (name.ends_with(kBeingWritten)) name.remove_suffix(kBeingWritten.size());
-  for (const char* one : {kManifest, kBackbone, kBackboneOptimizer, kBackboneAverage}) {
+  for (const char* one :
+       {kManifest, kBackbone, kBackboneOptimizer, kBackboneAverage, kNeighboursFile}) {
     if (name == one) return true;
   }
   const auto numbered = [name](std::string_view begin, std::string_view end) {

@@ -6,6 +6,7 @@
 //     backbone.safetensors                 PyTorch's state dict
 //     backbone_optimizer.safetensors       "momentum.NAME", for AdamW also "second.NAME"
 //     backbone_average.safetensors         with ema_decay: the averages, as a state dict
+//     neighbours.safetensors               with sampler "hard": "neighbours", I32 [classes, k]
 //     centres-00001-of-00004.safetensors   rows of worker 1 of 4: "weight", ("momentum"),
 //                                          ("second"), "updated", "updates" (kUpdated); for
 //                                          one-byte numbers also "weight_scale" and
@@ -42,6 +43,10 @@ inline constexpr const char* kManifest = "manifest.json";
 inline constexpr const char* kBackbone = "backbone.safetensors";
 inline constexpr const char* kBackboneOptimizer = "backbone_optimizer.safetensors";
 inline constexpr const char* kBackboneAverage = "backbone_average.safetensors";
+inline constexpr const char* kNeighboursFile = "neighbours.safetensors";
+/// I32 [classes, k]: ClassNeighbours::table, with the positions of the files of centres. The file
+/// is missing until neighbours have been found.
+inline constexpr const char* kNeighbours = "neighbours";
 inline constexpr const char* kMomentumPrefix = "momentum.";
 inline constexpr const char* kSecondPrefix = "second.";
 inline constexpr const char* kWeight = "weight";

@@ -1,6 +1,8 @@
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -112,8 +114,40 @@ struct Opened {
   SafetensorsFile optimizer;
   std::optional<SafetensorsFile> average;  ///< if the state and the checkpoint have averages
   StoredCentres centres;
-  SeenUpdates seen;  ///< updates seen by this worker's rows
+  SeenUpdates seen;                 ///< updates seen by this worker's rows
+  ClassNeighbours neighbours = {};  ///< empty if the state or the checkpoint has none
 };
+
+/// Reads the neighbours of all classes, and numbers the classes by the state's positions.
+ClassNeighbours read_neighbours(const SafetensorsFile& file, const ClassPositions& stored,
+                                const ClassPositions& wanted) {
+  const SafetensorsFile::Tensor& t = file.at(format::kNeighbours);
+  const auto fail = [&](const std::string& found) {
+    throw InputError(file.path().string() + ": " + format::kNeighbours + ": expected I32 [" +
+                     std::to_string(wanted.classes) + ", k] with classes or -1, found " + found);
+  };
+  if (t.dtype != "I32" || t.shape.size() != 2 || t.shape[0] != wanted.classes || t.shape[1] < 1) {
+    fail(t.dtype + " " + shape_text(t.shape));
+  }
+  ClassNeighbours neighbours{.degree = t.shape[1], .table = {}};
+  neighbours.table.resize(t.bytes.size() / sizeof(std::int32_t));
+  std::memcpy(neighbours.table.data(), t.bytes.data(), t.bytes.size());
+  const auto wrong = std::ranges::find_if(neighbours.table, [&](std::int32_t position) {
+    return position < -1 || position >= wanted.classes;
+  });
+  if (wrong != neighbours.table.end()) fail(std::to_string(*wrong));
+  if (stored.same_order(wanted)) return neighbours;
+  const std::vector<std::int32_t> before = neighbours.table;
+  for (std::int64_t c = 0; c < wanted.classes; ++c) {
+    const std::int64_t from = stored.position_of(wanted.label_at(c)) * neighbours.degree;
+    std::transform(
+        before.begin() + from, before.begin() + from + neighbours.degree,
+        neighbours.table.begin() + c * neighbours.degree, [&](std::int32_t position) {
+          return static_cast<std::int32_t>(wanted.position_of(stored.label_at(position)));
+        });
+  }
+  return neighbours;
+}
 
 /// Opens and verifies all files before the state is changed. `rows`: rows of the centres to open;
 /// they include this worker's shard.
@@ -140,8 +174,13 @@ Opened open_all(const std::filesystem::path& folder, const format::Manifest& man
     StoredCentres centres(manifest.identity, state.head.positions(), rows,
                           state.head.state().history->optimizer(), open);
     SeenUpdates seen = centres.seen(state.head.shard());
-    return Opened{std::move(backbone), std::move(moments), std::move(average), std::move(centres),
+    Opened opened{std::move(backbone), std::move(moments), std::move(average), std::move(centres),
                   std::move(seen)};
+    if (state.head.state().neighbours != nullptr && manifest.has(format::kNeighboursFile)) {
+      opened.neighbours = read_neighbours(open(format::kNeighboursFile),
+                                          manifest.identity.positions(), state.head.positions());
+    }
+    return opened;
   });
 }
 
@@ -157,6 +196,11 @@ void load_backbone(const Opened& opened, const TrainingState& state) {
     import_flat(state.ops, weights, second, opened.optimizer, format::kSecondPrefix);
   }
   if (state.average != nullptr && !opened.average) state.average->restart();
+}
+
+void load_neighbours(Opened& opened, const TrainingState& state) {
+  ClassNeighbours* const neighbours = state.head.state().neighbours;
+  if (neighbours != nullptr) *neighbours = std::move(opened.neighbours);
 }
 
 void load_centres(const Opened& opened, const TrainingState& state) {
@@ -272,9 +316,10 @@ void check_checkpoint_fits(const std::filesystem::path& folder, const Checkpoint
 
 CheckpointInfo load_checkpoint(const std::filesystem::path& folder, const TrainingState& state) {
   const format::Manifest manifest = format::load_manifest(folder);
-  const Opened opened = open_all(folder, manifest, state.head.shard(), state);
+  Opened opened = open_all(folder, manifest, state.head.shard(), state);
   load_backbone(opened, state);
   load_centres(opened, state);
+  load_neighbours(opened, state);
   state.loss_scale.restore(manifest.identity.loss_scale);
   *state.head.state().loss = manifest.identity.loss_state;
   return info_of(folder, manifest.identity);
@@ -304,12 +349,16 @@ CheckpointInfo load_checkpoint_of_rank_zero(const std::filesystem::path& folder,
   if (opened) {
     send_centres_to_all(*opened, state, comms);
     load_centres(*opened, state);
+    load_neighbours(*opened, state);
   } else if (comms.links.to_rank_zero) {
     receive_centres(*comms.links.to_rank_zero, state);
   } else {
     load_checkpoint(folder, state);
   }
   share_backbone(state, comms.device);
+  if (state.head.state().neighbours != nullptr) {
+    share_neighbours(*state.head.state().neighbours, host);
+  }
   state.backbone.batches_tracked = told.batches_tracked;
   state.loss_scale.restore(told.loss_scale);
   *state.head.state().loss = told.loss_state;

@@ -172,6 +172,14 @@ FileContent optimizer_file(const TrainingState& state) {
   return file;
 }
 
+FileContent neighbours_file(const ClassNeighbours& neighbours, CheckpointMode mode) {
+  FileContent file{.name = format::kNeighboursFile};
+  add_values(file, format::kNeighbours, "I32",
+             {std::ssize(neighbours.table) / neighbours.degree, neighbours.degree},
+             std::as_bytes(std::span(neighbours.table)), mode);
+  return file;
+}
+
 /// Returns this worker's files. They borrow `state`.
 std::vector<MakeFile> files_to_write(const TrainingState& state, const Membership& me,
                                      CheckpointMode mode) {
@@ -181,6 +189,10 @@ std::vector<MakeFile> files_to_write(const TrainingState& state, const Membershi
     files.emplace_back([&state] { return backbone_file(state); });
     files.emplace_back([&state] { return optimizer_file(state); });
     if (state.average != nullptr) files.emplace_back([&state] { return average_file(state); });
+    const ClassNeighbours* const neighbours = state.head.state().neighbours;
+    if (neighbours != nullptr && !neighbours->table.empty()) {
+      files.emplace_back([neighbours, mode] { return neighbours_file(*neighbours, mode); });
+    }
   }
   return files;
 }
@@ -391,10 +403,11 @@ std::uint64_t FolderWriter::publish(std::int64_t step) {
 
 }  // namespace
 
-// The tensors of centres_file(), backbone_file(), optimizer_file() and average_file().
+// The tensors of centres_file(), backbone_file(), optimizer_file(), average_file() and
+// neighbours_file().
 std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
                                   std::size_t optimizer_bytes, std::int64_t updates) {
-  return head.rows() + backbone.weights + backbone.state + optimizer_bytes +
+  return head.rows() + head.graph + backbone.weights + backbone.state + optimizer_bytes +
          static_cast<std::size_t>(updates) * sizeof(PastUpdate);
 }
 

@@ -50,7 +50,10 @@ StepInputs::~StepInputs() {
 StepInput StepInputs::next() {
   const TimePoint start = Clock::now();
   std::unique_lock lock(mutex_);
+  wanted_ = true;
+  changed_.notify_all();
   changed_.wait(lock, [this] { return ready_.has_value() || error_ != nullptr; });
+  wanted_ = false;
   if (!ready_.has_value()) std::rethrow_exception(error_);
   StepInput input = std::move(*ready_);
   // The input that marks the end stays in ready_, so that later calls return it again.
@@ -151,8 +154,21 @@ void StepInputs::exchange(StepInput& input, bool data_failed) {
   const TraceTrack::Scope scope(options_.track, "sample_classes", batch.index);
   std::ranges::transform(all, all.begin(),
                          [this](auto label) { return head_.positions().position_of(label); });
+  if (!wait_until_wanted(batch.index, input.step)) return;
   input.active = head_.sample(input.all_labels, input.step);
   head_.read_ahead(input.active);
+}
+
+// The training thread asks for the first micro-batch of a step when the step before is complete.
+// Returns false if this object is being destroyed.
+bool StepInputs::wait_until_wanted(std::int64_t micro_batch, std::int64_t step) {
+  const bool first = micro_batch % options_.gradient_acc == 0;
+  if (!first || !options_.waits_for_step_before || !options_.waits_for_step_before(step)) {
+    return true;
+  }
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return (wanted_ && !ready_.has_value()) || closed_; });
+  return !closed_;
 }
 
 // Blocks until the previous input has been taken. Returns whether to make another input.

@@ -81,6 +81,9 @@ struct StepInputsOptions {
   std::int64_t labels_per_image = 1;
   /// Called by the background thread once per micro-batch. REQUIRES: thread-safe.
   std::function<WorkerSignals()> signals;
+  /// Returns whether the classes of this step are sampled only when the step before is complete,
+  /// because the head's neighbours change in between. Empty: never. REQUIRES: thread-safe.
+  std::function<bool(std::int64_t step)> waits_for_step_before = {};
   TraceTrack track = {};  ///< records the background thread
 };
 
@@ -109,6 +112,7 @@ class StepInputs {
   void run();
   StepInput make();
   void exchange(StepInput& input, bool data_failed);
+  bool wait_until_wanted(std::int64_t micro_batch, std::int64_t step);
   bool hand_over(StepInput input);
 
   Prefetcher& prefetcher_;
@@ -126,6 +130,7 @@ class StepInputs {
   std::optional<StepInput> ready_;  // guarded by mutex_
   std::exception_ptr error_;        // guarded by mutex_
   bool closed_ = false;             // guarded by mutex_
+  bool wanted_ = false;             // guarded by mutex_: next() waits
   std::thread thread_;
 };
 

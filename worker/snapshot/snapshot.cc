@@ -41,6 +41,9 @@ void copy_shared(const TrainingState& state, SharedState& shared) {
   shared.batches_tracked = state.backbone.batches_tracked;
   shared.loss_scale = state.loss_scale.state();
   shared.loss_state = *state.head.state().loss;
+  if (const auto* const neighbours = state.head.state().neighbours) {
+    shared.neighbours = *neighbours;
+  }
 }
 
 std::size_t row_tensor_bytes(const RowTensors& tensors) {
@@ -68,7 +71,8 @@ const SnapshotRows* Snapshot::rows_of(Rank rank) const {
 
 std::size_t Snapshot::bytes() const {
   std::size_t sum = row_tensor_bytes(own.tensors) + row_tensor_bytes(copy.tensors) +
-                    shared.updates.capacity() * sizeof(PastUpdate);
+                    shared.updates.capacity() * sizeof(PastUpdate) +
+                    shared.neighbours.table.capacity() * sizeof(std::int32_t);
   for (const auto& tensor : shared.tensors) sum += tensor.capacity();
   return sum;
 }
@@ -115,6 +119,7 @@ void restore_shared(const SharedState& shared, const TrainingState& state) {
   state.backbone.batches_tracked = shared.batches_tracked;
   state.loss_scale.restore(shared.loss_scale);
   *state.head.state().loss = shared.loss_state;
+  if (auto* const neighbours = state.head.state().neighbours) *neighbours = shared.neighbours;
   state.head.state().history->restore(shared.updates);
 }
 

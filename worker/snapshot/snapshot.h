@@ -46,13 +46,14 @@ struct SnapshotRows {
 };
 
 /// State that is equal on all workers: the backbone, the state of its optimizer, the history of
-/// updates, and the state of the loss.
+/// updates, the state of the loss, and the neighbours of the classes.
 struct SharedState {
   std::array<std::vector<std::byte>, kSharedTensors> tensors;  ///< copies of shared_tensors()
   std::vector<PastUpdate> updates;
   std::int64_t batches_tracked = 0;
   LossScale::State loss_scale;
   LossState loss_state;
+  ClassNeighbours neighbours = {};  ///< empty if the job has none
 };
 
 struct Snapshot {

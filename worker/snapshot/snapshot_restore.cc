@@ -46,6 +46,8 @@ struct Header {
   std::int64_t batches_tracked = 0;
   LossScale::State loss_scale;
   LossState loss_state;
+  std::int64_t degree = 0;      ///< ClassNeighbours::degree
+  std::int64_t neighbours = 0;  ///< size of ClassNeighbours::table
 };
 
 /// Sends `shared` to the workers that do not have it; they receive it in `shared`.
@@ -55,13 +57,18 @@ std::uint64_t share(const SnapshotChoice& choice, const TrainingState& state, Sh
   Header header{.updates = std::ssize(shared.updates),
                 .batches_tracked = shared.batches_tracked,
                 .loss_scale = shared.loss_scale,
-                .loss_state = shared.loss_state};
+                .loss_state = shared.loss_state,
+                .degree = shared.neighbours.degree,
+                .neighbours = std::ssize(shared.neighbours.table)};
   std::uint64_t sent = send_to(pairs, std::as_writable_bytes(std::span(&header, 1)), comm);
   shared.batches_tracked = header.batches_tracked;
   shared.loss_scale = header.loss_scale;
   shared.loss_state = header.loss_state;
   shared.updates.resize(static_cast<std::size_t>(header.updates));
   sent += send_to(pairs, std::as_writable_bytes(std::span(shared.updates)), comm);
+  shared.neighbours.degree = header.degree;
+  shared.neighbours.table.resize(static_cast<std::size_t>(header.neighbours));
+  sent += send_to(pairs, std::as_writable_bytes(std::span(shared.neighbours.table)), comm);
   const auto tensors = shared_tensors(state);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     shared.tensors[i].resize(tensors[i] ? tensors[i].bytes() : 0);

@@ -25,7 +25,8 @@ milliseconds of_seconds(double seconds) {
 }  // namespace
 
 Activity activity_of(std::string_view phase) {
-  if (phase == "evaluate") return Activity::kEvaluation;
+  // All workers find neighbours at the same time, between steps.
+  if (phase == "evaluate" || phase == "neighbours") return Activity::kEvaluation;
   return std::ranges::count(kWriting, phase) > 0 ? Activity::kCheckpoint : Activity::kStep;
 }
 

@@ -21,8 +21,8 @@ struct PaceLimits {
 /// Kind of a phase. The kinds have different usual durations.
 enum class Activity { kStep, kCheckpoint, kEvaluation };
 
-/// Returns kCheckpoint for every phase that writes files, including logs and the model. Unknown
-/// phases count as kStep. Pure.
+/// Returns kCheckpoint for every phase that writes files, including logs and the model, and
+/// kEvaluation also for the search of neighbours. Unknown phases count as kStep. Pure.
 Activity activity_of(std::string_view phase);
 
 /// Measures one generation, because each begins with slow first steps.

@@ -36,6 +36,29 @@ TEST_F(Checkpoint, NamesAChangedFileAndThePreviousCheckpoint) {
   EXPECT_EQ(load_checkpoint(folder(6), SmallWorker(0, 1).state()).trained.step, 6);
 }
 
+TEST_F(Checkpoint, RejectsImpossibleNeighbours) {
+  const WorldOptions hard{.classes = 10, .neighbours = 3};
+  for (const std::int32_t wrong : {-2, 10}) {
+    Writers all = writers(1);
+    SmallWorker worker(0, 1, hard);
+    worker.fill(5);
+    worker.head.state().neighbours->table[4] = wrong;
+    all[0]->begin(worker.state(), testing::trained_with(5, 256), worker.job(),
+                  CheckpointMode::kCopy);
+    all[0]->wait();
+    all[0]->publish(5);
+    EXPECT_THAT(load_error(5, hard),
+                HasSubstr((folder(5) / "neighbours.safetensors").string() +
+                          ": neighbours: expected I32 [10, k] with classes or -1, found " +
+                          std::to_string(wrong)));
+    empty_output();
+  }
+  Writers all = writers(1);
+  save(all, 5, hard);
+  flip_a_byte(folder(5) / "neighbours.safetensors");
+  EXPECT_THAT(load_error(5, hard), HasSubstr("neighbours.safetensors: sha256 is "));
+}
+
 TEST_F(Checkpoint, NamesATruncatedOrMissingFile) {
   Writers all = writers(1);
   save(all, 5);

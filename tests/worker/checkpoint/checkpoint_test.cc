@@ -83,6 +83,35 @@ TEST_F(Checkpoint, RecordsThePositionsUnlessTheyAreLabels) {
   EXPECT_EQ(id.positions().seed, 9u);
 }
 
+TEST_F(Checkpoint, KeepsTheNeighboursOfClassesForAnyWorldSizeAndPositions) {
+  const auto at = [](std::int64_t unit) {
+    return WorldOptions{.classes = 43, .sample_unit = unit, .seed = 1, .neighbours = 3};
+  };
+  for (const std::int64_t unit : {1, 8}) {
+    for (const CheckpointMode mode : {CheckpointMode::kCopy, CheckpointMode::kInPlace}) {
+      Writers all = writers(2);
+      save(all, 5, at(unit), mode);
+      for (const int to : {1, 3}) {
+        for (const std::int64_t wanted : {1, 2, 8}) expect_loads(to, 5, at(wanted));
+      }
+      empty_output();
+    }
+  }
+}
+
+TEST_F(Checkpoint, NeedNotHaveNeighbours) {
+  Writers all = writers(1);
+  save(all, 5);
+  SmallWorker worker(0, 1, {.neighbours = 3});
+  worker.fill(4);
+  load_checkpoint(folder(5), worker.state());
+  EXPECT_TRUE(worker.head.state().neighbours->table.empty());
+  empty_output();
+  save(all, 6, {.neighbours = 3});
+  EXPECT_TRUE(std::filesystem::exists(folder(6) / "neighbours.safetensors"));
+  expect_loads(1, 6);  // into a job that does not use them
+}
+
 TEST_F(Checkpoint, IsWrittenEvenByWorkersWithoutRows) {
   const WorldOptions few{.classes = 3};
   Writers all = writers(5);

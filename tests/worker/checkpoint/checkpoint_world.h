@@ -48,8 +48,9 @@ class SmallBackbone : public Backbone {
 class SmallHead : public Head {
  public:
   SmallHead(const ClassPositions& positions, RowRange shard, std::int64_t dimension,
-            OptimizerKind optimizer)
-      : positions_(positions),
+            OptimizerKind optimizer, std::int64_t neighbours = 0)
+      : degree_(neighbours),
+        positions_(positions),
         shard_(shard),
         dimension_(dimension),
         has_second_(optimizer == OptimizerKind::kAdamW),
@@ -74,7 +75,8 @@ class SmallHead : public Head {
             .second = has_second_ ? tensor(2) : Tensor(),
             .updated = updated_,
             .history = &history_,
-            .loss = &loss};
+            .loss = &loss,
+            .neighbours = degree_ > 0 ? &neighbours_ : nullptr};
   }
   void read_current(RowRange, std::span<float>) override {}
   void state_changed() override { ++changes; }
@@ -100,10 +102,31 @@ class SmallHead : public Head {
     return count;
   }
 
+  void fill_neighbours(int version) { neighbours_ = neighbours_of(version); }
+  [[nodiscard]] int neighbour_differences(int version) const {
+    return neighbours_.table == neighbours_of(version).table ? 0 : 1;
+  }
+
   int changes = 0;
   LossState loss;
 
  private:
+  /// Neighbour i of the class with a label is a function of the label.
+  [[nodiscard]] ClassNeighbours neighbours_of(int version) const {
+    ClassNeighbours all{.degree = degree_, .table = {}};
+    for (std::int64_t row = 0; row < positions_.classes; ++row) {
+      const std::int64_t label = positions_.label_at(row);
+      for (std::int64_t i = 0; i < all.degree; ++i) {
+        const std::int64_t near = (3 * label + i + version) % (positions_.classes + 1);
+        all.table.push_back(near == positions_.classes
+                                ? -1
+                                : static_cast<std::int32_t>(positions_.position_of(near)));
+      }
+    }
+    return all;
+  }
+  const std::int64_t degree_;  // ClassNeighbours::degree; 0: the job has none
+  ClassNeighbours neighbours_;
   Tensor tensor(int i) {
     return {values_[static_cast<std::size_t>(i)].data(), Shape{shard_.size(), dimension_}};
   }
@@ -135,6 +158,7 @@ struct WorldOptions {
   OptimizerKind optimizer = OptimizerKind::kSgd;
   bool average = false;  ///< has averages of the backbone
   PixelScale pixels = {};
+  std::int64_t neighbours = 0;  ///< ClassNeighbours::degree; 0: none
   [[nodiscard]] ClassPositions positions() const {
     return {.classes = classes, .sample_unit = sample_unit, .seed = seed};
   }
@@ -148,7 +172,8 @@ struct SmallWorker {
         backbone(*ops),
         optimizer(*ops, {.kind = o.optimizer}, backbone.weights.count,
                   {{.count = backbone.weights.count}}),
-        head(o.positions(), o.positions().shard(rank, world_size), o.dimension, o.optimizer) {
+        head(o.positions(), o.positions().shard(rank, world_size), o.dimension, o.optimizer,
+             o.neighbours) {
     if (o.average) average.emplace(*ops, backbone, 0.5);
   }
 
@@ -215,12 +240,14 @@ struct SmallWorker {
     each_number(version, [](float value, float& element) { element = value; });
     backbone.batches_tracked = version;
     head.fill_history(version);
+    head.fill_neighbours(version);
     head.loss = loss_state(version);
   }
   /// Returns how many numbers differ from those of fill(version) in any bit.
   [[nodiscard]] int differences(int version) {
     int count = (backbone.batches_tracked == version ? 0 : 1) +
-                (head.loss == loss_state(version) ? 0 : 1) + head.history_differences(version);
+                (head.loss == loss_state(version) ? 0 : 1) + head.history_differences(version) +
+                head.neighbour_differences(version);
     each_number(version, [&](float value, float& element) { count += value == element ? 0 : 1; });
     return count;
   }

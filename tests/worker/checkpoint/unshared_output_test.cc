@@ -120,6 +120,13 @@ TEST_F(UnsharedOutput, KeepsAdamWsSecondMoments) {
   expect_loads_on(TwoHosts(2, 1), 5, adamw);
 }
 
+TEST_F(UnsharedOutput, KeepsTheNeighboursOfClasses) {
+  const WorldOptions hard{.neighbours = 3};
+  save_on(TwoHosts(3, 1), 5, hard);
+  expect_loads(2, 5, hard);
+  expect_loads_on(TwoHosts(4, 2), 5, hard);
+}
+
 TEST_F(UnsharedOutput, WorksWithWorkersWithoutRows) {
   const WorldOptions few{.classes = 3};
   save_on(TwoHosts(5, 1), 5, few);

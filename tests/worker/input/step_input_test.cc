@@ -4,8 +4,12 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <mutex>
 #include <set>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "kernels/make_ops.h"
@@ -36,7 +40,7 @@ PrefetcherOptions batches_of(const Comm& comm, std::int64_t count) {
 }
 
 /// Records calls, without arithmetic.
-class SamplingOnly final : public Head {
+class SamplingOnly : public Head {
  public:
   explicit SamplingOnly(const ClassPositions& positions = {}) : positions_(positions) {}
   void follow(std::function<HeadSettings(std::int64_t)>) override {}
@@ -60,6 +64,19 @@ class SamplingOnly final : public Head {
  private:
   const ClassPositions positions_;
   LossState loss_;
+};
+
+/// Calls a function in each call of sample().
+class WatchedSampling final : public SamplingOnly {
+ public:
+  explicit WatchedSampling(std::function<void()> watch) : watch_(std::move(watch)) {}
+  ActiveCentres sample(std::span<const std::int64_t> labels, std::int64_t step) const override {
+    watch_();
+    return SamplingOnly::sample(labels, step);
+  }
+
+ private:
+  const std::function<void()> watch_;
 };
 
 TEST(StepInputs, TurnLabelsIntoPositions) {
@@ -159,6 +176,32 @@ TEST(StepInputs, ReportAStopToAllWorkersAtTheSameBatch) {
     }
   });
   EXPECT_EQ(stopped_at, (std::vector<std::int64_t>{2, 2, 2}));
+}
+
+TEST(StepInputs, SampleClassesOnlyAfterTheStepBeforeIfTheyDependOnIt) {
+  const testing::FakeDataset dataset(120);
+  testing::run_ranks(2, [&](Comm& comm) {
+    Prefetcher batches(dataset, batches_of(comm, 16));
+    std::atomic<std::int64_t> trained{0};  // steps
+    std::vector<std::int64_t> seen;        // steps that were trained when each input was sampled
+    const WatchedSampling head([&] { seen.push_back(trained); });
+    const auto waits = [](std::int64_t step) { return step == 4 || step == 7; };
+    {
+      StepInputs inputs(*ops(), batches, comm, head,
+                        {.images = kImages,
+                         .gradient_acc = 2,
+                         .signals = [] { return WorkerSignals{}; },
+                         .waits_for_step_before = waits});
+      for (std::int64_t micro_batch = 0; micro_batch < 12; ++micro_batch) {
+        EXPECT_EQ(inputs.next().step, micro_batch / 2 + 1);
+        // Gives the other thread time to sample too early.
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        if (micro_batch % 2 == 1) ++trained;
+      }
+    }  // its thread waits for step 7, which never comes
+    ASSERT_EQ(seen.size(), 12u);
+    EXPECT_EQ(seen[6], 3) << "the first micro-batch of step 4";
+  });
 }
 
 TEST(StepInputs, EndAfterTheMicroBatchInWhichAWorkerRequestsAStop) {

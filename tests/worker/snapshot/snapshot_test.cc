@@ -22,7 +22,7 @@ using testing::take;
 using testing::WorldKeys;
 
 constexpr std::uint64_t kRow = 6 * 4 * 2 + 4;  // centre, momentum, and number of updates seen
-constexpr std::uint64_t kHeader = 40 + sizeof(LossState);  // with two counts and the loss scale
+constexpr std::uint64_t kHeader = 56 + sizeof(LossState);  // with four counts and the loss scale
 
 /// Returns the processes of the next generation, which has `workers`. If there are fewer workers
 /// than before, ranks 1, 3, 5 ... end first. If there are more, the additional processes are new.
@@ -59,6 +59,13 @@ TEST(Snapshots, KeepAdamWsSecondMoments) {
   const Processes before = processes(3);
   take(before, 5, adamw);
   EXPECT_FALSE(go_on(next_generation(before, 2), 5, adamw).where.empty());
+}
+
+TEST(Snapshots, KeepTheNeighboursOfClasses) {
+  const WorldKeys hard{.model = {.classes = 23, .neighbours = 3}};
+  const Processes before = processes(3);
+  take(before, 5, hard);
+  EXPECT_FALSE(go_on(next_generation(before, 2), 5, hard).where.empty());
 }
 
 TEST(Snapshots, KeepTheAveragesOfTheBackbone) {

@@ -67,6 +67,7 @@ TEST_F(PaceOfAJob, HasSeparateLimitsForCheckpointsAndEvaluations) {
   EXPECT_EQ(pace.limit("checkpoint", limits), 300s) << "the last checkpoint may wait for the disk";
   tells(10, {{"evaluate", 20}, {"checkpoint", 50}}, false);
   EXPECT_EQ(pace.limit("evaluate", limits), 200s);
+  EXPECT_EQ(pace.limit("neighbours", limits), 200s);
   for (const char* phase : {"checkpoint", "write_model", "log", "report"}) {
     EXPECT_EQ(pace.limit(phase, limits), 500s) << phase;
   }
