@@ -24,6 +24,7 @@
 #include "worker/initial/mean_centres.h"
 #include "worker/schedule/head_schedule.h"
 #include "worker/snapshot/snapshot_restore.h"
+#include "worker/start/centre_file.h"
 #include "worker/start/compute_threads.h"
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
@@ -245,8 +246,14 @@ void TrainingSession::make_trainer() {
     local.teacher->weights = WeightsFile{.state_dict = NamedTensors(), .others = NamedTensors()};
   }
   const std::int64_t teacher_size = local.teacher ? local.teacher->options.embedding_size : 0;
-  trainer =
-      std::make_unique<Trainer>(*local.ops, comms, phase, job, job_json, options, teacher_size);
+  HeadOptions of_head = head_options(job, teacher_size);
+  of_head.centre_file = choose_centre_file(*comms.inputs, of_head,
+                                           {.job = job,
+                                            .job_id = job_id_,
+                                            .membership = membership,
+                                            .shared = comms.output.shared(),
+                                            .lock = output_lock.get()});
+  trainer = std::make_unique<Trainer>(*local.ops, comms, phase, job, job_json, options, of_head);
   if (teacher) {
     trainer->distillation.emplace(*local.ops, std::move(teacher), local.teacher_type,
                                   distillation_options(job, membership.world_size, teacher_size));

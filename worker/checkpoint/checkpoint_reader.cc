@@ -15,6 +15,7 @@
 #include "common/files/sha256.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
+#include "worker/checkpoint/kept_tables.h"
 #include "worker/checkpoint/stored_centres.h"
 #include "worker/checkpoint/transfer/centres_transfer.h"
 
@@ -137,8 +138,13 @@ Opened open_all(const std::filesystem::path& folder, const format::Manifest& man
     if (state.average != nullptr && manifest.has(format::kBackboneAverage)) {
       average.emplace(open(format::kBackboneAverage));
     }
+    const CentreFile file = state.head.centre_file();
+    if (file.taken_over() && file.checkpoint != manifest.identity.tables.checkpoint) {
+      throw InputError(folder.string() + ": changed while the job started; start the job again");
+    }
     StoredCentres centres(manifest.identity, state.head.positions(), rows,
-                          state.head.state().history->optimizer(), open);
+                          state.head.state().history->optimizer(), open,
+                          file.taken_over() ? KeptRows::kInHead : KeptRows::kRead);
     SeenUpdates seen = centres.seen(state.head.shard());
     return Opened{std::move(backbone), std::move(moments), std::move(average), std::move(centres),
                   std::move(seen)};
@@ -161,6 +167,7 @@ void load_backbone(const Opened& opened, const TrainingState& state) {
 
 void load_centres(const Opened& opened, const TrainingState& state) {
   const StoredCentres& centres = opened.centres;
+  if (state.head.centre_file().taken_over()) return fill_beside_tables(state, opened.seen, centres);
   fill_centres(state, opened.seen,
                [&](const std::string& tensor, std::int64_t begin, std::span<float> rows) {
                  centres.read(tensor, begin, rows);
@@ -266,6 +273,9 @@ void check_checkpoint_fits(const std::filesystem::path& folder, const Checkpoint
     }
     for (Rank rank = 0; rank < manifest.identity.world_size; ++rank) {
       open_sized(folder, manifest, format::centres_name(rank, manifest.identity.world_size));
+      if (!manifest.identity.tables.kept()) continue;
+      PagesOfCheckpoint::expect_there(kept_name(folder, manifest.identity, rank),
+                                      manifest.identity.tables.checkpoint);
     }
   });
 }
