@@ -137,8 +137,12 @@ void CheckpointFolders::publish(const format::Identity& identity) {
   });
   as_storage_error([&] {
     prune(identity);
-    remove_unused_tables(options_.output, format::tables_folder(owner_),
-                         [&](const fs::path& folder) { removal_.start(folder); });
+    if (options_.lock != nullptr && !options_.lock->exclusive()) return;
+    const std::string damage =
+        remove_unused_tables(options_.output, format::tables_folder(owner_),
+                             [&](const fs::path& folder) { removal_.start(folder); });
+    if (damage.empty() || !kept_for_others_.insert(damage).second) return;
+    spdlog::warn("{}; unused tables and logs of class centres are not removed", damage);
   });
 }
 

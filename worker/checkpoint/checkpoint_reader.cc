@@ -40,13 +40,6 @@ std::optional<CheckpointInfo> newest_below(const std::filesystem::path& output,
   return std::nullopt;
 }
 
-std::string resume_advice(const std::filesystem::path& folder, const format::Identity& damaged) {
-  const auto before =
-      newest_below(std::filesystem::absolute(folder).parent_path(), damaged.trained.images);
-  if (!before) return "there is no checkpoint before it";
-  return "move " + folder.string() + " away to resume from " + before->folder.string() + " instead";
-}
-
 /// Checks that a file of the checkpoint exists, can be read, and has the manifest's size.
 MappedFile open_sized(const std::filesystem::path& folder, const format::Manifest& manifest,
                       const std::string& name) {
@@ -67,8 +60,7 @@ auto with_advice(const std::filesystem::path& folder, const format::Manifest& ma
   try {
     return read();
   } catch (const InputError& error) {
-    throw InputError(std::string(error.what()) + "; the checkpoint cannot be used: " +
-                     resume_advice(folder, manifest.identity));
+    throw InputError(error.what() + advice_without(folder, manifest.identity.trained.images));
   }
 }
 
@@ -256,6 +248,14 @@ std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& 
   throw InputError("output: " + output.string() + " already holds " +
                    newest->folder.filename().string() +
                    "; set \"resume\": true to continue from it, or choose another folder");
+}
+
+std::string advice_without(const std::filesystem::path& folder, std::int64_t images) {
+  const std::string text = "; the checkpoint cannot be used: ";
+  const auto before = newest_below(std::filesystem::absolute(folder).parent_path(), images);
+  if (!before) return text + "there is no checkpoint before it";
+  return text + "move " + folder.string() + " away to resume from " + before->folder.string() +
+         " instead";
 }
 
 CheckpointInfo read_manifest(const std::filesystem::path& folder) {

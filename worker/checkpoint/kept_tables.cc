@@ -3,10 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -23,9 +23,18 @@ namespace fs = std::filesystem;
 /// The oldest step of the checkpoints that name a folder of tables, by folder.
 using OldestSteps = std::map<std::string, std::int64_t>;
 
-/// Returns nullopt if a manifest cannot be read. Also looks into folders that have another name
+constexpr std::size_t kMostText = std::size_t{16} << 20;
+
+/// Returns whether a file is JSON that pfc has not written as the manifest of a checkpoint.
+bool is_foreign(const fs::path& manifest) {
+  const auto found = nlohmann::json::parse(read_text(manifest, kMostText), nullptr, false);
+  if (found.is_discarded()) return false;  // a damaged manifest
+  return !found.is_object() || found.value("format", nlohmann::json()) != "pfc checkpoint";
+}
+
+/// Throws InputError if a manifest cannot be read. Also looks into folders that have another name
 /// than a checkpoint, because someone may have renamed them.
-std::optional<OldestSteps> tables_in_use(const fs::path& output) {
+OldestSteps tables_in_use(const fs::path& output) {
   OldestSteps oldest;
   for (const fs::path& entry : entries_of(output)) {
     std::error_code error;
@@ -33,14 +42,11 @@ std::optional<OldestSteps> tables_in_use(const fs::path& output) {
         !fs::exists(entry / format::kManifest, error)) {
       continue;
     }
-    try {
-      const format::Identity id = format::load_manifest(entry).identity;
-      if (!id.tables.kept()) continue;
-      const auto [at, is_new] = oldest.try_emplace(id.tables.folder, id.trained.step);
-      at->second = std::min(at->second, id.trained.step);
-    } catch (const InputError&) {
-      return std::nullopt;
-    }
+    if (is_foreign(entry / format::kManifest)) continue;
+    const format::Identity id = format::load_manifest(entry).identity;
+    if (!id.tables.kept()) continue;
+    const auto [at, is_new] = oldest.try_emplace(id.tables.folder, id.trained.step);
+    at->second = std::min(at->second, id.trained.step);
   }
   return oldest;
 }
@@ -76,14 +82,18 @@ std::string tables_text(std::span<const FileTable> tables) {
 
 void add_tables(SafetensorsFile& file) {
   const auto found = file.metadata().find(format::kTables);
+  constexpr std::array kNames{format::kWeight, format::kMomentum, format::kSecond};
   try {
     if (found == file.metadata().end()) throw InputError("");
     for (const nlohmann::json& t : nlohmann::json::parse(found->second)) {
-      file.add(t.at("name").get<std::string>(),
-               {.dtype = t.at("dtype").get<std::string>(),
-                .shape = t.at("shape").get<std::vector<std::int64_t>>(),
-                .bytes = {},
-                .offset = t.at("offset").get<std::uint64_t>()});
+      const auto name = t.at("name").get<std::string>();
+      if (std::ranges::find(kNames, name) == kNames.end() || file.tensors().contains(name)) {
+        throw InputError("");
+      }
+      file.add(name, {.dtype = t.at("dtype").get<std::string>(),
+                      .shape = t.at("shape").get<std::vector<std::int64_t>>(),
+                      .bytes = {},
+                      .offset = t.at("offset").get<std::uint64_t>()});
     }
   } catch (const std::exception&) {
     throw InputError(file.path().string() +
@@ -91,19 +101,24 @@ void add_tables(SafetensorsFile& file) {
   }
 }
 
-void remove_unused_tables(const fs::path& output, const std::string& own,
-                          const RemoveFolder& remove) {
-  const std::optional<OldestSteps> in_use = tables_in_use(output);
-  if (!in_use) return;
+std::string remove_unused_tables(const fs::path& output, const std::string& own,
+                                 const RemoveFolder& remove) {
+  OldestSteps in_use;
+  try {
+    in_use = tables_in_use(output);
+  } catch (const InputError& error) {
+    return error.what();
+  }
   for (const fs::path& entry : entries_of(output)) {
     const std::string name = entry.filename().string();
     if (!format::is_tables_folder(name) || !fs::is_directory(fs::symlink_status(entry))) continue;
-    if (const auto oldest = in_use->find(name); oldest != in_use->end()) {
+    if (const auto oldest = in_use.find(name); oldest != in_use.end()) {
       remove_logs_before(entry, oldest->second);
     } else if (name != own) {
       remove(entry);
     }
   }
+  return "";
 }
 
 }  // namespace pfc

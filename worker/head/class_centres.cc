@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/error.h"
 #include "kernels/cpu/normal_row.h"
 #include "kernels/math/missed_updates.h"
 #include "worker/head/row_copy.h"
@@ -30,6 +31,16 @@ class PagedTable : public Buffer {
   std::byte* const data_;
   const std::size_t bytes_;
 };
+
+std::unique_ptr<KeptPages> taken_over(const CentreFile& file, std::size_t bytes) {
+  try {
+    return KeptPages::take_over({file.folder, file.name}, file.checkpoint, bytes);
+  } catch (const StorageError&) {
+    throw;
+  } catch (const InputError& error) {
+    throw InputError(error.what() + file.advice);
+  }
+}
 
 }  // namespace
 
@@ -75,9 +86,8 @@ ClassCentres::ClassCentres(Ops& ops, RowRange shard, const CentreOptions& option
 std::unique_ptr<PageFile> ClassCentres::open_file(std::size_t bytes) {
   const CentreFile& file = options_.file;
   if (!file.kept()) return make_page_file(file.folder, bytes);
-  const KeptName name{file.folder, file.name};
-  auto kept = file.taken_over() ? KeptPages::take_over(name, file.checkpoint, bytes)
-                                : KeptPages::create(name, bytes);
+  auto kept = file.taken_over() ? taken_over(file, bytes)
+                                : KeptPages::create({file.folder, file.name}, bytes);
   kept_ = kept.get();
   return kept;
 }

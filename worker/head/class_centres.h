@@ -27,6 +27,7 @@ struct CentreFile {
   std::string name = {};
   /// The tables are taken over from this checkpoint of the file. Empty: they are new.
   std::string checkpoint = {};
+  std::string advice = {};  ///< added to InputErrors of taking the tables over
   [[nodiscard]] bool on() const { return cache > 0; }
   [[nodiscard]] bool kept() const { return !name.empty(); }
   [[nodiscard]] bool taken_over() const { return !checkpoint.empty(); }

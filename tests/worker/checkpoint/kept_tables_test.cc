@@ -6,6 +6,7 @@
 
 #include <map>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -71,8 +72,16 @@ class KeptTables : public Checkpoint {
     job.output = output_;
     job.resume = true;
     HeadOptions head_options = options(run);
-    head_options.centre_file =
-        choose_centre_file(comm, head_options, {.job = job, .job_id = "job", .membership = me});
+    head_options.centre_file = choose_centre_file(comm, head_options,
+                                                  {.job = job,
+                                                   .job_id = "job",
+                                                   .membership = me,
+                                                   .one_host = one_host_,
+                                                   .exclusive = exclusive_,
+                                                   .expect_step = [&](std::int64_t step) {
+                                                     if (step < expect_step_)
+                                                       throw std::out_of_range("an older step");
+                                                   }});
     SmallWorker small(comm.rank(), comm.size(), world(run));
     const auto head = make_head(*small.ops, comm, head_options);
     const TrainingState state{.ops = *small.ops,
@@ -148,6 +157,9 @@ class KeptTables : public Checkpoint {
   }
 
   Generation generation_ = 0;
+  std::int64_t expect_step_ = 0;
+  bool one_host_ = true;
+  bool exclusive_ = true;
 };
 
 TEST_F(KeptTables, ContinuesInPlaceWithTheSameBits) {
@@ -226,6 +238,70 @@ TEST_F(KeptTables, NamesMissingFiles) {
               HasSubstr(log.string() + ": missing; the checkpoint cannot be used: move"));
   std::filesystem::rename(tables(1), temporary_ / "elsewhere");
   EXPECT_THAT(testing::message_of<InputError>(fits), HasSubstr("00000-of-00002.json: missing"));
+}
+
+TEST_F(KeptTables, GivesUpNoCheckpointWhoseFolderIsThere) {
+  run({.last = 4});
+  testing::write_file(folder(4) / "manifest.json", "{");
+  const auto resume = [&] { run({.last = 5}); };
+  EXPECT_THAT(testing::message_of<InputError>(resume),
+              HasSubstr(folder(4).string() + " is newer than " + folder(3).string() +
+                        ", from which the job would continue, but cannot be used; repair it, or "
+                        "move it away to give it up"));
+  EXPECT_TRUE(std::filesystem::exists(tables(1) / "00000-of-00002.undo-000000004.job.g1"));
+  expect_step_ = 4;
+  EXPECT_THROW(resume(), std::out_of_range);
+  expect_step_ = 0;
+  std::filesystem::remove_all(folder(4));
+  EXPECT_EQ(run({.last = 5}), run({.disk = false, .last = 5}));
+}
+
+TEST_F(KeptTables, NeedsALockAndOneHost) {
+  for (const bool one_host : {true, false}) {
+    one_host_ = one_host;
+    exclusive_ = !one_host;
+    run({.last = 2});
+    EXPECT_FALSE(std::filesystem::exists(tables(generation_)));
+    EXPECT_GT(std::filesystem::file_size(folder(2) / "centres-00000-of-00002.safetensors"),
+              kKeptClasses / 2 * kKeptSize);
+  }
+}
+
+TEST_F(KeptTables, NamesTheCheckpointBeforeOneThatCannotBeTakenOver) {
+  run({.last = 3, .more = 1});
+  std::filesystem::remove(tables(1) / "00000-of-00002.undo-000000003.job.g1");
+  EXPECT_THAT(testing::message_of<InputError>([&] { run({.workers = 2, .last = 4}); }),
+              HasSubstr("undo-000000003.job.g1: missing; the checkpoint cannot be used: move " +
+                        folder(3).string() + " away to resume from " + folder(2).string()));
+}
+
+TEST_F(KeptTables, RejectsOtherTables) {
+  const auto file = [&](const std::string& tables) {
+    const std::vector<float> bias(2);
+    const std::vector<SafetensorsEntry> entries{
+        {"momentum", "F32", {2}, std::as_bytes(std::span(bias))}};
+    write_safetensors(temporary_ / "file", entries, {{"tables", tables}});
+    SafetensorsFile opened(temporary_ / "file");
+    add_tables(opened);
+    return opened.tensors().size();
+  };
+  const std::string weight = R"({"name": "weight", "dtype": "F32", "shape": [1, 2], "offset": 0})";
+  EXPECT_EQ(file("[" + weight + "]"), 2U);
+  EXPECT_THROW(file("[" + weight + "," + weight + "]"), InputError);
+  for (const char* name : {"momentum", "updated", "weight_scale"}) {
+    std::string other = weight;
+    other.replace(other.find("weight"), 6, name);
+    EXPECT_THROW(file("[" + other + "]"), InputError) << name;
+  }
+}
+
+TEST_F(KeptTables, IgnoresManifestsOfOtherPrograms) {
+  run({.last = 1});
+  std::filesystem::create_directory(output_ / "other");
+  testing::write_file(output_ / "other/manifest.json", R"({"format": "other", "version": 1})");
+  std::filesystem::remove_all(folder(1));
+  run({.last = 1});
+  EXPECT_FALSE(std::filesystem::exists(tables(1)));
 }
 
 TEST_F(KeptTables, KeepsTablesIfAManifestCannotBeRead) {

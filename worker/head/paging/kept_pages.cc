@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -69,13 +70,19 @@ CheckpointList read_list(const KeptName& name) {
   const std::string path = name.list().string();
   if (!something_at(name.list())) throw InputError(path + ": missing");
   const std::string text = read_text(name.list(), kListLimits.bytes);
+  CheckpointList found;
   try {
     const nlohmann::json list = parse_strict_json(text, path, kListLimits);
-    return {.bytes = list.at("bytes").get<std::uint64_t>(),
-            .checkpoints = list.at("checkpoints").get<std::vector<std::string>>()};
+    found.bytes = list.at("bytes").get<std::uint64_t>();
+    found.checkpoints = list.at("checkpoints").get<std::vector<std::string>>();
   } catch (const nlohmann::json::exception&) {
     throw InputError(path + ": expected \"bytes\" and \"checkpoints\", as pfc writes them");
   }
+  const auto is_path = [](const std::string& each) { return each.find('/') != each.npos; };
+  if (found.bytes % kPageBytes != 0 || std::ranges::any_of(found.checkpoints, is_path)) {
+    throw InputError(path + ": expected a number of bytes of whole pages, and checkpoints' names");
+  }
+  return found;
 }
 
 /// Throws InputError if the pages or a log of these checkpoints is missing.
@@ -100,15 +107,19 @@ KeptPages::KeptPages(KeptName name, Fd fd, std::uint64_t bytes)
 std::unique_ptr<KeptPages> KeptPages::create(KeptName name, std::uint64_t bytes) {
   Fd fd = create_pages(name);
   std::unique_ptr<KeptPages> file(new KeptPages(std::move(name), std::move(fd), bytes));
-  try {
-    file->base_.reserve(bytes);
-    file->save_list();
-  } catch (const StorageError&) {  // the disk is full: free what was reserved
-    std::error_code error;
-    std::filesystem::remove(file->name_.pages(), error);
-    throw;
-  }
+  file->unused_ = true;
+  file->base_.reserve(bytes);
+  file->save_list();
   return file;
+}
+
+/// The next job deletes what cannot be deleted now.
+KeptPages::~KeptPages() {
+  if (!unused_) return;
+  std::error_code error;
+  std::filesystem::remove(name_.pages(), error);
+  std::filesystem::remove(name_.list(), error);
+  std::filesystem::remove(name_.folder, error);  // succeeds for the last worker
 }
 
 std::unique_ptr<KeptPages> KeptPages::take_over(KeptName name, const std::string& checkpoint,
@@ -118,26 +129,37 @@ std::unique_ptr<KeptPages> KeptPages::take_over(KeptName name, const std::string
   if (!lock_pages(fd, LOCK_EX, patience)) {
     throw CommError(name.pages().string() +
                     " is still used by an earlier worker of this job, or read by another program; "
-                    "end that process");
+                    "end that process (fuser shows it)");
   }
   const CheckpointList list = read_list(name);
-  check(list.bytes == bytes, "kept pages: another size");
+  if (list.bytes != bytes) {
+    throw InputError(name.list().string() + ": \"bytes\" is " + std::to_string(list.bytes) +
+                     ", expected " + std::to_string(bytes));
+  }
   std::unique_ptr<KeptPages> file(new KeptPages(std::move(name), std::move(fd), bytes));
   file->checkpoints_ = list.checkpoints;
   file->roll_back(checkpoint);
   return file;
 }
 
+std::vector<std::string> KeptPages::checkpoints_of(const KeptName& name) {
+  return read_list(name).checkpoints;
+}
+
 /// The newest log is applied first, so that an older log has the last word. The list is shortened
 /// when the pages are durable: until then, all of this can be repeated.
 void KeptPages::roll_back(const std::string& checkpoint) {
   std::vector<std::string> chain = expect_files(name_, checkpoint);
-  for (bool newest = true; !chain.empty(); newest = false) {
-    read_undo_log(name_.log(chain.back()), newest, [&](const PageImage& image, std::uint64_t) {
-      base_.write(std::uint64_t{image.page} * kPageBytes, {image.bytes, kPageBytes});
-    });
-    chain.pop_back();
-  }
+  std::ranges::reverse(chain);
+  const auto read_logs = [&](const auto& f) {
+    for (const std::string& each : chain) {
+      read_undo_log(name_.log(each), each == chain.front(), bytes_ / kPageBytes, f);
+    }
+  };
+  read_logs([](const PageImage&, std::uint64_t) {});  // throws before anything is changed
+  read_logs([&](const PageImage& image, std::uint64_t) {
+    base_.write(std::uint64_t{image.page} * kPageBytes, {image.bytes, kPageBytes});
+  });
   base_.sync();
   const auto kept = std::ranges::find(checkpoints_, checkpoint) + 1;
   const std::vector<std::string> lost(kept, checkpoints_.end());
@@ -150,6 +172,9 @@ void KeptPages::roll_back(const std::string& checkpoint) {
 }
 
 void KeptPages::add_checkpoint(const std::string& checkpoint) {
+  expect_whole();
+  broken_ = true;
+  expect_in_place();
   base_.sync();
   // Older logs may have been deleted with their checkpoints.
   const auto is_there = [&](const std::string& each) { return something_at(name_.log(each)); };
@@ -157,6 +182,22 @@ void KeptPages::add_checkpoint(const std::string& checkpoint) {
   checkpoints_.push_back(checkpoint);
   begin_log();
   save_list();
+  broken_ = unused_ = false;
+}
+
+void KeptPages::expect_in_place() const {
+  struct stat mine {
+  }, there{};
+  const bool found = ::fstat(base_.fd(), &mine) == 0 && ::stat(name_.pages().c_str(), &there) == 0;
+  if (found && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev) return;
+  throw StorageError(name_.pages().string() + ": was removed or replaced while the job ran");
+}
+
+/// Pages that are written after a failure would be in a log that is not listed.
+void KeptPages::expect_whole() const {
+  if (!broken_) return;
+  throw StorageError(name_.pages().string() +
+                     ": not changed any more, because a checkpoint failed");
 }
 
 /// Begins an empty log of the newest checkpoint.
@@ -171,6 +212,7 @@ void KeptPages::save_list() const {
 }
 
 void KeptPages::write(std::uint64_t offset, std::span<const std::byte> from) {
+  expect_whole();
   if (log_) log_old_content(offset, from.size() / kPageBytes);
   base_.write(offset, from);
 }
@@ -199,17 +241,20 @@ PagesOfCheckpoint::PagesOfCheckpoint(const KeptName& name, const std::string& ch
                                      std::chrono::milliseconds patience)
     : base_(name.pages()) {
   if (!lock_pages(base_.fd(), LOCK_SH, patience)) {
-    throw InputError(name.pages().string() +
-                     ": a job is changing these class centres; wait until it has ended");
+    throw CommError(name.pages().string() +
+                    ": a job is changing these class centres; wait until "
+                    "the job in " +
+                    (name.folder.parent_path() / ".lock").string() + " has ended");
   }
   const std::vector<std::string> chain = expect_files(name, checkpoint);
   for (const std::string& each : chain) {
     const auto log = static_cast<std::uint32_t>(logs_.size());
     logs_.emplace_back(name.log(each));
     const bool newest = each == chain.back();
-    read_undo_log(name.log(each), newest, [&](const PageImage& image, std::uint64_t offset) {
-      old_.push_back({.page = image.page, .log = log, .offset = offset});
-    });
+    read_undo_log(name.log(each), newest, base_.bytes() / kPageBytes,
+                  [&](const PageImage& image, std::uint64_t offset) {
+                    old_.push_back({.page = image.page, .log = log, .offset = offset});
+                  });
   }
   std::ranges::stable_sort(old_, {}, &Old::page);  // the oldest log comes first
   const auto repeated = std::ranges::unique(old_, {}, &Old::page);
@@ -221,6 +266,11 @@ void PagesOfCheckpoint::expect_there(const KeptName& name, const std::string& ch
 }
 
 void PagesOfCheckpoint::read(std::uint64_t offset, std::span<std::byte> to) const {
+  if (offset > base_.bytes() || to.size() > base_.bytes() - offset) {
+    throw InputError(base_.path().string() + ": " + std::to_string(base_.bytes()) +
+                     " bytes, expected " + std::to_string(to.size()) + " at offset " +
+                     std::to_string(offset));
+  }
   auto next = std::ranges::lower_bound(old_, offset / kPageBytes, {}, &Old::page);
   while (!to.empty()) {
     // The bytes up to the next page of a log are in the base.

@@ -44,7 +44,8 @@ inline constexpr std::chrono::milliseconds kLockPatience{45'000};
 class KeptPages : public PageFile {
  public:
   /// Creates the file, and its folder if it is missing. The pages have zeros. Throws as
-  /// OpenPages::reserve() does, and StorageError if the file exists.
+  /// OpenPages::reserve() does, and StorageError if the file exists. The destructor deletes a file
+  /// that never had a checkpoint.
   static std::unique_ptr<KeptPages> create(KeptName name, std::uint64_t bytes);
   /// Opens an existing file, and gives its pages the content that they had at a checkpoint. Later
   /// checkpoints are lost, earlier ones stay. If this is interrupted, it can be repeated. Throws
@@ -53,19 +54,25 @@ class KeptPages : public PageFile {
   static std::unique_ptr<KeptPages> take_over(KeptName name, const std::string& checkpoint,
                                               std::uint64_t bytes,
                                               std::chrono::milliseconds patience = kLockPatience);
+  /// Returns the checkpoints of the pages, oldest first. Throws InputError.
+  static std::vector<std::string> checkpoints_of(const KeptName& name);
+  ~KeptPages() override;
 
   /// Thread-safe for different pages. write() first adds the old content of the pages to the newest
   /// log, if it does not have it.
   void read(std::uint64_t offset, std::span<std::byte> to) override { base_.read(offset, to); }
   void write(std::uint64_t offset, std::span<const std::byte> from) override;
 
-  /// Makes the pages as they are now the content of a new checkpoint, durably. Throws StorageError;
-  /// earlier checkpoints then stay readable. REQUIRES: no write() at the same time.
+  /// Makes the pages as they are now the content of a new checkpoint, durably. Throws StorageError,
+  /// also if the file was removed or replaced. Then earlier checkpoints stay readable, because this
+  /// and write() throw from then on. REQUIRES: no write() at the same time.
   void add_checkpoint(const std::string& checkpoint);
 
  private:
   KeptPages(KeptName name, Fd fd, std::uint64_t bytes);
   void roll_back(const std::string& checkpoint);
+  void expect_in_place() const;
+  void expect_whole() const;
   void begin_log();
   void save_list() const;
   void log_old_content(std::uint64_t offset, std::size_t count);
@@ -75,6 +82,8 @@ class KeptPages : public PageFile {
   OpenPages base_;
   std::vector<std::string> checkpoints_;  // oldest first; the last one's log is log_
   std::unique_ptr<UndoLog> log_;          // null before the first checkpoint
+  bool broken_ = false;                   // a call of add_checkpoint() has failed
+  bool unused_ = false;                   // created, and never had a checkpoint
   std::mutex mutex_;
   std::vector<bool> logged_;  // pages that log_ has; guarded by mutex_
 };
@@ -83,7 +92,7 @@ class KeptPages : public PageFile {
 class PagesOfCheckpoint {
  public:
   /// Reads and verifies the logs. Throws InputError that names the file if one is missing or
-  /// damaged, or if another process changes the pages.
+  /// damaged, and CommError if another process still changes the pages.
   PagesOfCheckpoint(const KeptName& name, const std::string& checkpoint,
                     std::chrono::milliseconds patience = kLockPatience);
   /// Throws as the constructor does if a file is missing. Does not lock and read the logs.
@@ -99,7 +108,7 @@ class PagesOfCheckpoint {
     std::uint32_t log = 0;  // index into logs_
     std::uint64_t offset = 0;
   };
-  RegularFile base_;
+  RegularFile base_;  // its size is a multiple of kPageBytes
   std::vector<RegularFile> logs_;
   std::vector<Old> old_;  // sorted by page; each page once
 };

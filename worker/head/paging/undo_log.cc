@@ -40,6 +40,23 @@ std::uint32_t number_of_name(const std::filesystem::path& path) {
   return crc32c(path.filename().string());
 }
 
+bool begins_group(const GroupHeader& header, std::uint64_t offset, std::uint32_t name) {
+  return header.magic == kGroupMagic && header.offset == offset && header.name == name &&
+         header.count > 0 && header.count <= UndoLog::kMostPages;
+}
+
+/// Returns whether a group begins at one of the pages from this offset on.
+bool has_group_after(const RegularFile& file, std::uint64_t offset, std::uint32_t name) {
+  const PageBuffer page(1);
+  GroupHeader header;
+  for (; offset < file.bytes(); offset += kPageBytes) {
+    if (file.read_at(offset, {page.page(0), kPageBytes}) < kPageBytes) return false;
+    std::memcpy(&header, page.page(0), kPageBytes);
+    if (begins_group(header, offset, name)) return true;
+  }
+  return false;
+}
+
 Fd create_log(const std::filesystem::path& path) {
   Fd fd = open_to_write(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW);
   if (fd < 0) throw StorageError(path.string() + ": " + file_error_text(errno));
@@ -107,32 +124,36 @@ void UndoLog::write(Group& group) {
   end_ += pages * kPageBytes;
 }
 
-void read_undo_log(const std::filesystem::path& path, bool in_use,
+void read_undo_log(const std::filesystem::path& path, bool in_use, std::uint64_t pages,
                    const std::function<void(const PageImage& image, std::uint64_t offset)>& f) {
   const RegularFile file(path);
+  const std::uint32_t name = number_of_name(path);
   const PageBuffer bytes(1 + UndoLog::kMostPages);
   GroupHeader header;
   for (std::uint64_t begin = 0; begin < file.bytes();) {
     const std::size_t first = file.read_at(begin, {bytes.page(0), kPageBytes});
     std::memcpy(&header, bytes.page(0), kPageBytes);
-    const bool known = first == kPageBytes && header.magic == kGroupMagic &&
-                       header.offset == begin && header.name == number_of_name(path) &&
-                       header.count > 0 && header.count <= UndoLog::kMostPages;
-    const std::size_t pages = 1 + (known ? header.count : UndoLog::kMostPages);
-    const std::span<std::byte> images(bytes.page(1), (pages - 1) * kPageBytes);
+    const bool known = first == kPageBytes && begins_group(header, begin, name);
+    const std::size_t size = 1 + (known ? header.count : UndoLog::kMostPages);
+    const std::span<std::byte> images(bytes.page(1), (size - 1) * kPageBytes);
     const std::uint32_t expected = std::exchange(header.checksum, 0);
     std::memcpy(bytes.page(0), &header, kPageBytes);
     if (!known || file.read_at(begin + kPageBytes, images) < images.size() ||
-        crc32c(group_text(bytes, pages)) != expected) {
-      const bool is_last = file.bytes() - begin <= pages * kPageBytes;
+        crc32c(group_text(bytes, size)) != expected) {
+      const bool is_last = file.bytes() - begin <= size * kPageBytes &&
+                           !has_group_after(file, begin + kPageBytes, name);
       if (in_use && is_last) return;
       throw InputError(path.string() + ": the pages at offset " + std::to_string(begin) +
                        " are damaged");
     }
-    for (std::size_t i = 1; i < pages; ++i) {
+    for (std::size_t i = 1; i < size; ++i) {
+      if (header.pages[i - 1] >= pages) {
+        throw InputError(path.string() + ": has page " + std::to_string(header.pages[i - 1]) +
+                         " of a file of " + std::to_string(pages) + " pages");
+      }
       f({.page = header.pages[i - 1], .bytes = bytes.page(i)}, begin + i * kPageBytes);
     }
-    begin += pages * kPageBytes;
+    begin += size * kPageBytes;
   }
 }
 

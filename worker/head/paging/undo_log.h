@@ -72,10 +72,10 @@ class UndoLog {
 };
 
 /// Calls f for each image of the log, in order, with the offset of its bytes in the file. Throws
-/// InputError that names the file if it is missing or damaged. `in_use`: pages may have been added
-/// when the process ended. Then an incomplete group at the end is ignored: its pages have not been
-/// changed.
-void read_undo_log(const std::filesystem::path& path, bool in_use,
+/// InputError that names the file if it is missing or damaged, or has a page that is not among the
+/// first `pages` ones. `in_use`: pages may have been added when the process ended. Then an invalid
+/// last group is ignored, as its pages have not been changed if it is incomplete.
+void read_undo_log(const std::filesystem::path& path, bool in_use, std::uint64_t pages,
                    const std::function<void(const PageImage& image, std::uint64_t offset)>& f);
 
 }  // namespace pfc

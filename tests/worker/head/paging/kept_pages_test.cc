@@ -324,12 +324,103 @@ TEST_F(Kept, KeepsTheCheckpointIfTheLogCannotGrow) {
   EXPECT_EQ(read(*take_over("1")), expected);
 }
 
+TEST_F(Kept, DropsNoMoreThanTheLastGroupOfALog) {
+  Pages now{};
+  auto file = create();
+  file->add_checkpoint("1");
+  for (std::size_t p = 0; p < 8; ++p) write(*file, now, p, 1, 5);
+  file.reset();
+  const auto whole = read_file(name().log("1"));
+  for (std::size_t group = 0; group < 7; ++group) {
+    for (const std::size_t offset : {std::size_t{0}, std::size_t{16}, kPageBytes}) {
+      auto bytes = whole;
+      bytes[group * 2 * kPageBytes + offset] ^= std::byte{1};
+      write_file(name().log("1"), bytes);
+      EXPECT_THAT(message_of<InputError>([&] { static_cast<void>(take_over("1")); }),
+                  HasSubstr("undo-1: the pages at offset " +
+                            std::to_string(group * 2 * kPageBytes) + " are damaged"));
+    }
+  }
+}
+
+TEST_F(Kept, ChangesNothingAfterACheckpointHasFailed) {
+  Pages now{};
+  auto file = create();
+  write_some(*file, now);
+  file->add_checkpoint("1");
+  const Pages expected = now;
+  write_some(*file, now);
+  std::filesystem::create_directories(name().list().string() + ".tmp/in_the_way");
+  EXPECT_THROW(file->add_checkpoint("2"), StorageError);
+  std::filesystem::remove_all(name().list().string() + ".tmp");
+  const std::string failed = "0-of-1.pages: not changed any more, because a checkpoint failed";
+  EXPECT_THAT(message_of<StorageError>([&] { write(*file, now, 0, kCount, 9); }),
+              HasSubstr(failed));
+  EXPECT_THAT(message_of<StorageError>([&] { file->add_checkpoint("3"); }), HasSubstr(failed));
+  file.reset();
+  EXPECT_EQ(read("1"), expected);
+  EXPECT_EQ(read(*take_over("1")), expected);
+}
+
+TEST_F(Kept, TakesNoCheckpointOfAFileThatWasReplaced) {
+  auto file = create();
+  file->add_checkpoint("1");
+  const auto pages = name().pages();
+  std::filesystem::rename(pages, pages.string() + ".old");
+  const auto add = [&] { file->add_checkpoint("2"); };
+  EXPECT_THAT(message_of<StorageError>(add), HasSubstr("0-of-1.pages: was removed or replaced"));
+  file.reset();
+  std::filesystem::rename(pages.string() + ".old", pages);
+  file = take_over("1");
+  std::filesystem::copy(pages, pages.string() + ".copy");
+  std::filesystem::rename(pages.string() + ".copy", pages);
+  EXPECT_THAT(message_of<StorageError>(add), HasSubstr("0-of-1.pages: was removed or replaced"));
+}
+
+TEST_F(Kept, ChecksAllPagesOfTheLogsBeforeItWritesOne) {
+  Pages now{};
+  auto file = create();
+  for (const char* checkpoint : {"1", "2"}) {
+    file->add_checkpoint(checkpoint);
+    for (std::size_t p = kCount - 3; p < kCount; ++p) write(*file, now, p, 1, 5);
+  }
+  file.reset();
+  const auto whole = read_file(name().pages());
+  std::filesystem::resize_file(name().pages(), (kCount - 1) * kPageBytes);
+  const std::string list = R"({"bytes": )" + std::to_string((kCount - 1) * kPageBytes) + "}";
+  const auto smaller = [&] {
+    static_cast<void>(KeptPages::take_over(name(), "1", (kCount - 1) * kPageBytes));
+  };
+  const std::string text = R"(, "checkpoints": ["1", "2"]})";
+  write_file(name().list(), list.substr(0, list.size() - 1) + text);
+  EXPECT_THAT(message_of<InputError>(smaller),
+              HasSubstr("undo-2: has page 39 of a file of 39 pages"));
+  EXPECT_THAT(message_of<InputError>([&] { static_cast<void>(read("1")); }),
+              HasSubstr("undo-1: has page 39 of a file of 39 pages"));
+  EXPECT_TRUE(std::ranges::equal(read_file(name().pages()),
+                                 std::span(whole).first((kCount - 1) * kPageBytes)));
+  EXPECT_THAT(message_of<InputError>([&] { static_cast<void>(take_over("1")); }),
+              HasSubstr("0-of-1.json: \"bytes\" is 159744, expected 163840"));
+  write_file(name().list(), R"({"bytes": 159744, "checkpoints": ["../1"]})");
+  EXPECT_THAT(message_of<InputError>(smaller), HasSubstr("0-of-1.json: expected a number"));
+}
+
+TEST_F(Kept, DeletesANewFileWithoutACheckpoint) {
+  auto file = create();
+  file.reset();
+  EXPECT_FALSE(std::filesystem::exists(name().folder));
+  const FileSizeLimit limit(10 * kPageBytes);
+  EXPECT_THROW(create(), StorageError);
+  EXPECT_FALSE(std::filesystem::exists(name().folder));
+}
+
 TEST_F(Kept, LocksThePagesWhileTheyMayChange) {
   auto file = create();
   file->add_checkpoint("1");
-  EXPECT_THAT(message_of<InputError>([&] { PagesOfCheckpoint(name(), "1", 150ms); }),
-              HasSubstr("0-of-1.pages: a job is changing these class centres; wait until it has "
-                        "ended"));
+  EXPECT_THAT(message_of<CommError>([&] { PagesOfCheckpoint(name(), "1", 150ms); }),
+              HasSubstr("0-of-1.pages: a job is changing these class centres; wait until the job "
+                        "in " +
+                        (folder_.path() / ".lock").string() + " has ended"));
   EXPECT_THAT(message_of<CommError>([&] { KeptPages::take_over(name(), "1", kCount, 150ms); }),
               HasSubstr("0-of-1.pages is still used by an earlier worker of this job"));
   file.reset();
