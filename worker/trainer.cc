@@ -10,14 +10,14 @@ namespace pfc {
 
 Trainer::Trainer(Ops& device, const WorkerComms& comms, PhaseTimer& timer, const JobConfig& job,
                  const nlohmann::json& job_json, const BackboneOptions& options,
-                 std::int64_t teacher_size)
+                 const HeadOptions& of_head)
     : ops(device),
       comm(*comms.step),
       phase(timer),
       gradient_acc(job.gradient_acc),
       backbone(make_backbone(ops, options)),
       statistics(ops, *backbone, job.gradient_acc > 1),
-      head(make_head(ops, comm, head_options(job, teacher_size))),
+      head(make_head(ops, comm, of_head)),
       optimizer(ops, {.kind = job.optimizer, .momentum = job.momentum, .clip_norm = job.clip_norm},
                 backbone->weights.count, parameter_groups(job, backbone->weights)),
       loss_scale(ops.activation_type() == DType::kFloat16 ? LossScale::dynamic()

@@ -30,11 +30,11 @@ namespace pfc {
 /// Everything that a step uses, except its inputs. Belongs to the training thread.
 struct Trainer {
   /// Makes an untrained model. Borrows `device`, `comms` and `timer`. `options`: of the backbone,
-  /// with the size of the data's images. `teacher_size`: length of the teacher's embeddings; 0: no
-  /// teacher. Throws InputError and DeviceError.
+  /// with the size of the data's images. `of_head`: of the head. Throws InputError,
+  /// DeviceError, and as make_head() does.
   Trainer(Ops& device, const WorkerComms& comms, PhaseTimer& timer, const JobConfig& job,
           const nlohmann::json& job_json, const BackboneOptions& options,
-          std::int64_t teacher_size);
+          const HeadOptions& of_head);
   /// Samples a complete step that StepSampler::wants() selects. Collective.
   [[nodiscard]] StepSample sample(Comm& host_comm);
 

@@ -24,6 +24,7 @@
 #include "worker/initial/mean_centres.h"
 #include "worker/schedule/head_schedule.h"
 #include "worker/snapshot/snapshot_restore.h"
+#include "worker/start/centre_file.h"
 #include "worker/start/compute_threads.h"
 #include "worker/start/host_check.h"
 #include "worker/start/job_check.h"
@@ -52,6 +53,12 @@ TrainedSoFar untrained(const JobConfig& job, const SessionOptions& o) {
   return {.planned = {o.planned_workers, job.batch_size, job.gradient_acc}};
 }
 
+/// False if a job has lost workers, because they may return on another host.
+bool has_one_host(const Membership& m, const SessionOptions& o) {
+  return m.local_world_size == m.world_size &&
+         (o.planned_workers == 0 || o.planned_workers == m.world_size);
+}
+
 }  // namespace
 
 TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& options)
@@ -71,11 +78,11 @@ TrainingSession::TrainingSession(const JobConfig& config, const SessionOptions& 
   agree_on_checkpoints();
   choose_threads(options);
   tell_doing(options, "building the network");
-  make_trainer();
+  make_trainer(options);
   tell_doing(options, "loading weights");
   load_weights(options.snapshots);
   if (local.teacher) start_message += "; teacher: " + job.teacher.string() + ": " + teacher_;
-  expect_no_older_state(options);
+  expect_no_older_state(options, plan.start.step);
   trainer->lr.emplace(job.lr_schedule, job.lr * lr_factor(job, plan), plan);
   trainer->head->follow([this](std::int64_t step) { return head_settings(job, plan, step); });
   make_saving(options.snapshots);
@@ -234,7 +241,7 @@ void TrainingSession::choose_threads(const SessionOptions& options) {
   if (local.ops->on_host()) local.threads = own;
 }
 
-void TrainingSession::make_trainer() {
+void TrainingSession::make_trainer(const SessionOptions& session) {
   BackboneOptions options = options_of_backbone();
   options.sync_bn = job.sync_bn ? comms.step.get() : nullptr;
   options.rank = membership.rank;
@@ -246,8 +253,16 @@ void TrainingSession::make_trainer() {
     local.teacher->weights = WeightsFile{.state_dict = NamedTensors(), .others = NamedTensors()};
   }
   const std::int64_t teacher_size = local.teacher ? local.teacher->options.embedding_size : 0;
-  trainer =
-      std::make_unique<Trainer>(*local.ops, comms, phase, job, job_json, options, teacher_size);
+  HeadOptions of_head = head_options(job, teacher_size);
+  of_head.centre_file = choose_centre_file(
+      *comms.inputs, of_head,
+      {.job = job,
+       .job_id = job_id_,
+       .membership = membership,
+       .one_host = has_one_host(membership, session),
+       .exclusive = output_lock && output_lock->exclusive(),
+       .expect_step = [&](std::int64_t step) { expect_no_older_state(session, step); }});
+  trainer = std::make_unique<Trainer>(*local.ops, comms, phase, job, job_json, options, of_head);
   if (teacher) {
     trainer->distillation.emplace(*local.ops, std::move(teacher), local.teacher_type,
                                   distillation_options(job, membership.world_size, teacher_size));
@@ -379,8 +394,8 @@ void TrainingSession::load_weights(SnapshotStore* store) {
 
 // A checkpoint may be invisible for a moment, on NFS or on a host that returns. So the error is not
 // an InputError, and the coordinator tries again while restarts are left.
-void TrainingSession::expect_no_older_state(const SessionOptions& options) const {
-  const std::int64_t step = plan.start.step;
+void TrainingSession::expect_no_older_state(const SessionOptions& options,
+                                            std::int64_t step) const {
   if (step >= options.checkpoint_step) return;
   const std::string host =
       options.checkpoint_host.empty() ? "" : " on host " + options.checkpoint_host;

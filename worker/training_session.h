@@ -73,12 +73,13 @@ class TrainingSession {
   void check_evaluation_sets() const;
   void agree_on_checkpoints();
   void choose_threads(const SessionOptions& options);
-  void make_trainer();
+  void make_trainer(const SessionOptions& session);
   void measure_nccl();
   std::string convert_foreign_checkpoint();
   void start_untrained();
   void load_weights(SnapshotStore* store);
-  void expect_no_older_state(const SessionOptions& options) const;
+  /// `step`: of the state from which the job would continue.
+  void expect_no_older_state(const SessionOptions& options, std::int64_t step) const;
   [[nodiscard]] bool load_from_memory(SnapshotStore* store, std::int64_t images_on_disk);
   void go_on_after(const TrainedSoFar& trained);
   [[nodiscard]] std::string other_images(const OrderedJob& before) const;

@@ -3,10 +3,13 @@
 import json
 import os
 import pathlib
+import random
 import shutil
+import signal
+import time
 import unittest
 
-from support import BIN, JobTest, digest, run
+from support import BIN, LIMIT, JobTest, digest, run
 
 HAS_BF16 = "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
 
@@ -80,7 +83,46 @@ class Resume(JobTest):
         self.finished(2, b, "--set", "resume=true", "--set", "centre_storage=device")
         self.assertEqual(self.outputs("a", 6), self.outputs("b", 6))
         self.finished(1, b, "--set", "resume=true", "--set", "max_steps=7")
-        self.assertEqual(list((self.folder / "b").glob(".centres*")), [])
+        self.finished(2, b, "--set", "resume=true", "--set", "max_steps=8")
+
+    def test_centres_on_disk_continue_in_place_after_kills_at_random_moments(self):
+        keys = dict(batch_size=2, max_steps=60, num_epoch=10, sample_rate=0.3, save_every_steps=3)
+        a, b = self.folder / "a", self.folder / "b"
+        self.finished(2, self.job("a.json", output=str(a), **keys))
+        job = self.job("b.json", output=str(b), centre_storage="disk", centre_cache=1, keep_checkpoints=2, resume=True, **keys)
+        for step in (5, 13, 22, 30):
+            process = self.start(2, job, "--max-restarts", 1, until=f"Global Step: {step} ")
+            if step == 5:  # the other worker's process stays, and takes over its tables once more
+                os.kill(self.workers()[1], signal.SIGKILL)
+                self.read_until(process, "resumed from ")
+            time.sleep(random.uniform(0, 0.3))
+            for pid in self.processes():
+                os.kill(pid, signal.SIGKILL)
+            process.communicate(timeout=LIMIT)
+        tables = list(b.glob("class_centres.*"))
+        self.assertEqual(len(tables), 1, tables)
+        newest, older, *_ = sorted(b.glob("step-*"), reverse=True)
+        newest.rename(self.folder / "moved")
+        done = self.finished(2, job, "--set", "max_steps=58")
+        self.assertIn(f"resumed from {older}", done.stdout)
+        self.assertEqual(list(b.glob("class_centres.*")), tables)
+        files = {path.name: path.stat().st_size for path in tables[0].iterdir()}
+        self.assertEqual(len([name for name in files if ".undo-" in name]), 4, files)
+        self.finished(2, job, "--set", "centre_storage=device")
+        self.assertEqual(self.outputs("a", 60), self.outputs("b", 60))
+        self.finished(2, job, "--set", "centre_storage=device", "--set", "max_steps=61")
+        self.assertEqual(list(b.glob("class_centres.*")), [])
+
+    def test_centres_on_disk_need_no_logs_of_checkpoints_that_are_not_used(self):
+        job = self.job(max_steps=2, save_every_steps=1, centre_storage="disk", centre_cache=1)
+        self.finished(1, job)
+        (log,) = (self.folder / "out").glob("class_centres.*/*.undo-000000001.*")
+        log.unlink()
+        self.finished(1, job, "--set", "resume=true", "--set", "max_steps=3")
+        next((self.folder / "out").glob("step-000000002")).rename(self.folder / "two")
+        next((self.folder / "out").glob("step-000000003")).rename(self.folder / "three")
+        refused = self.train(1, job, "--set", "resume=true")
+        self.assert_one_line(refused, "00000-of-00001.json: does not list checkpoint 000000001.")
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "not run: this machine has one core")
     def test_a_resume_computes_with_as_many_threads_as_before(self):

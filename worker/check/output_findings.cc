@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "common/error.h"
 #include "common/files/fd.h"
 #include "common/files/file_error.h"
+#include "worker/head/head.h"
 #include "worker/start/output_check.h"
 
 namespace pfc {
@@ -95,6 +97,30 @@ CheckFinding speed(double bytes_per_second) {
   return finding;
 }
 
+/// Estimates the size of a worker's log of changed pages between two checkpoints. It is at most
+/// that of the tables, and this is assumed if checkpoints are taken by time.
+std::uint64_t undo_log_bytes(const PlannedJob& planned) {
+  const JobConfig& job = planned.job;
+  const HeadOptions head = head_options(job);
+  const std::int64_t rows = head.positions().shard(0, planned.world_size).size();
+  const auto steps = static_cast<double>(job.save_every_steps);
+  const double draws = 1 + std::ceil(steps / static_cast<double>(job.sample_hold));
+  const double labels = steps * static_cast<double>(job.gradient_acc * job.batch_size) *
+                        planned.world_size / static_cast<double>(head.classes);
+  std::uint64_t bytes = 0;
+  for (const FileTable& table : file_tables(rows, head)) {
+    const auto row =
+        static_cast<double>(size_of(table.dtype)) * static_cast<double>(table.shape[1]);
+    const double rows_of_page = std::max(1.0, static_cast<double>(kPageBytes) / row);
+    const double blocks = std::max(1.0, rows_of_page / static_cast<double>(job.sample_unit));
+    const double unchanged =
+        std::pow(1 - job.sample_rate.largest(), draws * blocks) * std::exp(-labels * rows_of_page);
+    const double changed = job.save_every_seconds > 0 ? 1 : 1 - unchanged;
+    bytes += static_cast<std::uint64_t>(changed * row * static_cast<double>(rows));
+  }
+  return bytes;
+}
+
 }  // namespace
 
 FolderForAWhile::FolderForAWhile(fs::path path) {
@@ -115,7 +141,7 @@ std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan
   constexpr std::array kOfAllWorkers{"class centres", "centres' momentum",
                                      "centres' second moment"};
   constexpr std::array kOfRankZero{"backbone weights", "backbone optimizer"};
-  std::uint64_t one = plan.centre_file * static_cast<std::uint64_t>(planned.world_size);
+  std::uint64_t one = 0;
   for (const MemoryPart& part : plan.parts) {
     if (std::ranges::find(kOfAllWorkers, part.name) != kOfAllWorkers.end()) {
       one += part.bytes * static_cast<std::uint64_t>(planned.world_size);
@@ -128,9 +154,14 @@ std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan
 std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan) {
   const JobConfig& job = planned.job;
   const bool saves = job.save_every_steps > 0 || job.save_every_seconds > 0;
-  const std::uint64_t files = plan.centre_file * static_cast<std::uint64_t>(planned.world_size);
-  return files + checkpoint_bytes(planned, plan) *
-                     static_cast<std::uint64_t>(saves ? job.keep_checkpoints + 1 : 1);
+  const auto kept = static_cast<std::uint64_t>(saves ? job.keep_checkpoints + 1 : 1);
+  std::uint64_t of_worker = plan.centre_file;
+  if (of_worker > 0 && saves) {
+    // Before the last checkpoint all rows change (Head::settle_all()).
+    of_worker += (kept - 1) * undo_log_bytes(planned) + plan.centre_file;
+  }
+  return of_worker * static_cast<std::uint64_t>(planned.world_size) +
+         kept * checkpoint_bytes(planned, plan);
 }
 
 std::vector<CheckFinding> output_findings(const JobConfig& job, std::uint64_t needed) {

@@ -23,12 +23,13 @@ class FolderForAWhile {
   std::vector<std::filesystem::path> made_;  ///< innermost first
 };
 
-/// Returns the size of one checkpoint's files in bytes.
+/// Returns the size of one checkpoint's files in bytes, without tables in files of their own.
 std::uint64_t checkpoint_bytes(const PlannedJob& planned, const MemoryPlan& plan);
 
 /// Returns the maximum size in bytes of the job's checkpoints in its output folder: all that it
-/// keeps, plus the one that it writes before it removes the oldest, and with centre_storage disk
-/// the files of the class centres.
+/// keeps, plus the one that it writes before it removes the oldest. With centre_storage disk also
+/// the files of the class centres, and an estimate of their logs, one for each checkpoint. Assumes
+/// that all workers see the folder.
 std::uint64_t checkpoints_bytes(const PlannedJob& planned, const MemoryPlan& plan);
 
 /// Checks the output folder on the host of rank 0. Leaves nothing behind. `needed` is in bytes.

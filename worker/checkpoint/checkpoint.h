@@ -127,6 +127,9 @@ std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& out
 /// InputError if there is one but the job does not have `resume`.
 std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& output,
                                                    bool resume);
+/// Returns text for an error of reading this checkpoint: how to continue without it. `images`: on
+/// which it was trained.
+std::string advice_without(const std::filesystem::path& folder, std::int64_t images);
 /// Throws InputError if the manifest cannot be read.
 CheckpointInfo read_manifest(const std::filesystem::path& folder);
 

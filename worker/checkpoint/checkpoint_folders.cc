@@ -12,6 +12,7 @@
 #include "common/files/atomic_file.h"
 #include "common/files/file_error.h"
 #include "common/files/folder.h"
+#include "worker/checkpoint/kept_tables.h"
 #include "worker/checkpoint/output_lock.h"
 
 namespace pfc {
@@ -23,7 +24,11 @@ namespace fs = std::filesystem;
 /// Returns whether anything has this name, even a link that points nowhere.
 bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
 
-void remove_checkpoint(const fs::path& folder) { remove_own_folder(folder, format::is_file_name); }
+/// Removes a folder of a checkpoint or of tables.
+void remove_checkpoint(const fs::path& folder) {
+  const bool has_tables = format::is_tables_folder(folder.filename().string());
+  remove_own_folder(folder, has_tables ? format::is_tables_file : format::is_file_name);
+}
 
 /// Removes a temporary folder or a probe's file. If that fails, it does no harm, because its name
 /// belongs to one job only.
@@ -130,7 +135,15 @@ void CheckpointFolders::publish(const format::Identity& identity) {
     move_folder(temporary(identity.trained.step), final_name, replaced);
     if (is_there(replaced)) removal_.start(replaced);
   });
-  as_storage_error([&] { prune(identity); });
+  as_storage_error([&] {
+    prune(identity);
+    if (options_.lock != nullptr && !options_.lock->exclusive()) return;
+    const std::string damage =
+        remove_unused_tables(options_.output, format::tables_folder(owner_),
+                             [&](const fs::path& folder) { removal_.start(folder); });
+    if (damage.empty() || !kept_for_others_.insert(damage).second) return;
+    spdlog::warn("{}; unused tables and logs of class centres are not removed", damage);
+  });
 }
 
 // Keeps the checkpoint just published even if a longer job has left newer ones.

@@ -17,6 +17,7 @@
 #include "common/files/folder.h"
 #include "common/files/mapped_file.h"
 #include "common/files/sha256.h"
+#include "worker/head/paging/kept_pages.h"
 
 namespace pfc::checkpoint_format {
 namespace {
@@ -25,6 +26,7 @@ using nlohmann::json;
 
 constexpr const char* kFolderPrefix = "step-";
 constexpr const char* kProbePrefix = ".shared-";
+constexpr const char* kTablesPrefix = "class_centres.";
 constexpr const char* kChecksum = "sha256";
 constexpr JsonLimits kJsonLimits{.bytes = 16u << 20, .depth = 16};  // fits 100,000 workers
 
@@ -34,6 +36,10 @@ std::string digits(std::int64_t value, int width) {
     text.insert(0, static_cast<std::size_t>(width) - text.size(), '0');
   }
   return text;
+}
+
+std::string owner_text(const Owner& owner) {
+  return owner.job_id + ".g" + std::to_string(owner.generation);
 }
 
 json to_json(const std::vector<File>& files) {
@@ -225,6 +231,18 @@ std::vector<std::string> data_of(const json& m) {
                             : std::vector<std::string>();  // an older manifest
 }
 
+/// Rejects names that are paths.
+Tables tables_of(const json& m) {
+  if (!m.contains(kTables)) return {};
+  Tables tables{.folder = m[kTables].at("folder").get<std::string>(),
+                .checkpoint = m[kTables].at("checkpoint").get<std::string>()};
+  if (!is_tables_folder(tables.folder) || tables.checkpoint.find('/') != std::string::npos) {
+    throw InputError("tables: expected the folder and checkpoint of class centres, found " +
+                     m[kTables].dump().substr(0, 200));
+  }
+  return tables;
+}
+
 Manifest manifest_of(const json& m, const std::string& folder_name_) {
   check_version(m);
   // One statement for each member: if a function throws inside of braces within braces, g++ 12
@@ -237,6 +255,7 @@ Manifest manifest_of(const json& m, const std::string& folder_name_) {
   id.global_batch = whole<std::int64_t>(m, "global_batch");
   id.classes = whole<std::int64_t>(m, "classes");
   id.embedding_size = whole<std::int64_t>(m, "embedding_size");
+  id.tables = tables_of(m);
   id.loss_scale = loss_scale_of(m);
   id.loss_state = loss_state_of(m);
   id.threads = threads_of(m);
@@ -270,13 +289,12 @@ std::optional<std::int64_t> step_of(const std::string& folder_name_) {
 }
 
 std::string temporary_name(std::int64_t step, const Owner& owner) {
-  return "." + folder_name(step) + "." + owner.job_id + ".g" + std::to_string(owner.generation) +
-         ".tmp";
+  return "." + folder_name(step) + "." + owner_text(owner) + ".tmp";
 }
 
 std::string removed_name(std::int64_t step, const Owner& owner, int number) {
-  return "." + folder_name(step) + "." + owner.job_id + ".g" + std::to_string(owner.generation) +
-         ".old-" + std::to_string(number) + ".tmp";
+  return "." + folder_name(step) + "." + owner_text(owner) + ".old-" + std::to_string(number) +
+         ".tmp";
 }
 
 std::string set_aside_name(std::int64_t step, int number) {
@@ -296,7 +314,7 @@ bool is_temporary(const std::string& name) {
 }
 
 std::string centres_name(Rank rank, int world_size) {
-  return "centres-" + digits(rank, 5) + "-of-" + digits(world_size, 5) + ".safetensors";
+  return "centres-" + tables_name(rank, world_size) + ".safetensors";
 }
 
 std::string part_name(Rank rank) { return "part-" + digits(rank, 5) + ".json"; }
@@ -316,6 +334,44 @@ bool is_file_name(const std::string& written) {
     return !numbers.empty() && numbers.find_first_not_of("0123456789-of") == numbers.npos;
   };
   return numbered("centres-", ".safetensors") || numbered("part-", ".json");
+}
+
+std::string tables_folder(const Owner& owner) { return kTablesPrefix + owner_text(owner); }
+
+std::string tables_name(Rank rank, int world_size) {
+  return digits(rank, 5) + "-of-" + digits(world_size, 5);
+}
+
+std::string tables_checkpoint(std::int64_t step, const Owner& owner) {
+  return digits(step, 9) + "." + owner_text(owner);
+}
+
+bool is_tables_folder(const std::string& name) {
+  return name.starts_with(kTablesPrefix) && name.find(".g") != std::string::npos &&
+         name.find('/') == std::string::npos;
+}
+
+bool is_tables_file(const std::string& name) {
+  const std::size_t end = std::min(name.find_first_not_of("0123456789-of"), name.size());
+  const std::string kind = name.substr(end);
+  return end > 0 && (kind == ".pages" || kind == ".json" || kind == ".json.tmp" ||
+                     kind.starts_with(KeptName::kLog));
+}
+
+std::optional<std::int64_t> step_of_log(const std::string& file_name) {
+  const std::string_view name = file_name, mark = KeptName::kLog;
+  const std::size_t at = name.find(mark);
+  if (at == name.npos) return std::nullopt;
+  const std::string_view number = name.substr(at + mark.size());
+  std::int64_t step = 0;
+  const auto parsed = std::from_chars(number.data(), number.data() + number.size(), step);
+  return parsed.ec == std::errc() ? std::optional(step) : std::nullopt;
+}
+
+std::string dtype_name(DType type) {
+  if (type == DType::kInt8) return "I8";
+  if (type == DType::kFloat8) return "F8_E4M3";
+  return type == DType::kBFloat16 ? "BF16" : "F32";
 }
 
 json Identity::value_of(const char* key, const json& older) const {
@@ -347,7 +403,9 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
   const Identity& id = manifest.identity;
   json text = {
       {"format", "pfc checkpoint"},
-      {"version", id.sample_unit == 1 ? kVersion - 1 : kVersion},
+      {"version", id.tables.kept()     ? kVersion
+                  : id.sample_unit > 1 ? 4
+                                       : 3},
       {"job_id", id.job_id},
       {"step", id.trained.step},
       {"trained",
@@ -372,6 +430,9 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
       {"files", to_json(manifest.files)}};
   if (id.sample_unit > 1) {
     text["positions"] = {{"sample_unit", id.sample_unit}, {"seed", id.position_seed}};
+  }
+  if (id.tables.kept()) {
+    text[kTables] = {{"folder", id.tables.folder}, {"checkpoint", id.tables.checkpoint}};
   }
   text[kChecksum] = checksum_of(text);
   write_file_atomically(folder / kManifest, text.dump(2) + "\n");

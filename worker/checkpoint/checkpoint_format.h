@@ -15,6 +15,9 @@
 //     part-00001.json                      the files that worker 1 has written
 //   OUTPUT/.step-000000010.ID.g3.old-1.tmp/  being removed
 //   OUTPUT/.shared-RANDOM.tmp              probe file at the start of a job (output_links.h)
+//   OUTPUT/class_centres.ID.g3/            tables of class centres in files, which are the base of
+//                                          checkpoints (KeptPages); made by job ID in generation 3
+//     00001-of-00004.pages                 tables of worker 1 of 4
 //   OUTPUT/step-000000020.set-aside-1/     another model's; had the name of a published checkpoint
 #pragma once
 
@@ -37,8 +40,9 @@ namespace pfc::checkpoint_format {
 
 /// Version 1 had neither a checksum of the manifest nor the job's id. Version 2 has no "trained",
 /// only "step". Versions 1 to 3 store the centres in the order of the labels. Version 4 has
-/// "positions"; it is written only if they are in another order.
-inline constexpr int kVersion = 4;
+/// "positions"; it is written only if they are in another order. Version 5 has "tables"; it is
+/// written only if the tables are not in the files of centres.
+inline constexpr int kVersion = 5;
 inline constexpr const char* kManifest = "manifest.json";
 inline constexpr const char* kBackbone = "backbone.safetensors";
 inline constexpr const char* kBackboneOptimizer = "backbone_optimizer.safetensors";
@@ -63,6 +67,13 @@ inline constexpr const char* kUpdated = "updated";
 /// first. For AdamW the second column is the number of the update, from 1, for its bias
 /// correction.
 inline constexpr const char* kUpdates = "updates";
+
+/// Metadata of a file of centres without tables: JSON, the name, dtype, shape and offset of each
+/// table in the file of pages.
+inline constexpr const char* kTables = "tables";
+
+/// Returns the type's name in safetensors.
+std::string dtype_name(DType type);
 
 std::string folder_name(std::int64_t step);
 /// Returns the step in a checkpoint folder's name; nullopt for any other name.
@@ -90,10 +101,30 @@ std::string part_name(Rank rank);
 /// Returns whether a checkpoint may have a file of this name, finished or not.
 bool is_file_name(const std::string& name);
 
+/// Returns the name of the folder for tables that this writer creates.
+std::string tables_folder(const Owner& owner);
+/// Returns KeptName::name of a worker's tables.
+std::string tables_name(Rank rank, int world_size);
+/// Returns the name of a checkpoint in KeptPages. It begins with the step.
+std::string tables_checkpoint(std::int64_t step, const Owner& owner);
+bool is_tables_folder(const std::string& name);
+/// Returns whether a folder of tables may have a file of this name.
+bool is_tables_file(const std::string& name);
+/// Returns the step of the checkpoint to which a log in a folder of tables belongs; nullopt: the
+/// name is not of a log.
+std::optional<std::int64_t> step_of_log(const std::string& file_name);
+
 struct File {
   std::string name;
   std::uint64_t bytes = 0;
   std::string sha256;
+};
+
+/// The files with the tables of class centres, if the files of centres do not have them.
+struct Tables {
+  std::string folder;      ///< its name in the folder of the checkpoint's folder; empty: none
+  std::string checkpoint;  ///< in KeptPages
+  [[nodiscard]] bool kept() const { return !folder.empty(); }
 };
 
 /// The manifest's data about the job and its state.
@@ -106,6 +137,7 @@ struct Identity {
   std::int64_t embedding_size = 0;  ///< centre_size(): length of a class's row
   std::int64_t sample_unit = 1;     ///< ClassPositions::sample_unit of the files of centres
   std::uint64_t position_seed = 0;  ///< ClassPositions::seed; used if sample_unit is above 1
+  Tables tables;
   LossScale::State loss_scale;
   LossState loss_state;           ///< older manifests: as in a new job
   std::vector<int> threads;       ///< compute threads of the workers, by rank; empty: unknown

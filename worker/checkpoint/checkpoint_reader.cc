@@ -17,6 +17,7 @@
 #include "common/files/sha256.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
+#include "worker/checkpoint/kept_tables.h"
 #include "worker/checkpoint/stored_centres.h"
 #include "worker/checkpoint/transfer/centres_transfer.h"
 
@@ -41,13 +42,6 @@ std::optional<CheckpointInfo> newest_below(const std::filesystem::path& output,
   return std::nullopt;
 }
 
-std::string resume_advice(const std::filesystem::path& folder, const format::Identity& damaged) {
-  const auto before =
-      newest_below(std::filesystem::absolute(folder).parent_path(), damaged.trained.images);
-  if (!before) return "there is no checkpoint before it";
-  return "move " + folder.string() + " away to resume from " + before->folder.string() + " instead";
-}
-
 /// Checks that a file of the checkpoint exists, can be read, and has the manifest's size.
 MappedFile open_sized(const std::filesystem::path& folder, const format::Manifest& manifest,
                       const std::string& name) {
@@ -68,8 +62,7 @@ auto with_advice(const std::filesystem::path& folder, const format::Manifest& ma
   try {
     return read();
   } catch (const InputError& error) {
-    throw InputError(std::string(error.what()) + "; the checkpoint cannot be used: " +
-                     resume_advice(folder, manifest.identity));
+    throw InputError(error.what() + advice_without(folder, manifest.identity.trained.images));
   }
 }
 
@@ -171,8 +164,13 @@ Opened open_all(const std::filesystem::path& folder, const format::Manifest& man
     if (state.average != nullptr && manifest.has(format::kBackboneAverage)) {
       average.emplace(open(format::kBackboneAverage));
     }
+    const CentreFile file = state.head.centre_file();
+    if (file.taken_over() && file.checkpoint != manifest.identity.tables.checkpoint) {
+      throw InputError(folder.string() + ": changed while the job started; start the job again");
+    }
     StoredCentres centres(manifest.identity, state.head.positions(), rows,
-                          state.head.state().history->optimizer(), open);
+                          state.head.state().history->optimizer(), open,
+                          file.taken_over() ? KeptRows::kInHead : KeptRows::kRead);
     SeenUpdates seen = centres.seen(state.head.shard());
     Opened opened{std::move(backbone), std::move(moments), std::move(average), std::move(centres),
                   std::move(seen)};
@@ -205,6 +203,7 @@ void load_neighbours(Opened& opened, const TrainingState& state) {
 
 void load_centres(const Opened& opened, const TrainingState& state) {
   const StoredCentres& centres = opened.centres;
+  if (state.head.centre_file().taken_over()) return fill_beside_tables(state, opened.seen, centres);
   fill_centres(state, opened.seen,
                [&](const std::string& tensor, std::int64_t begin, std::span<float> rows) {
                  centres.read(tensor, begin, rows);
@@ -295,6 +294,14 @@ std::optional<CheckpointInfo> checkpoint_to_resume(const std::filesystem::path& 
                    "; set \"resume\": true to continue from it, or choose another folder");
 }
 
+std::string advice_without(const std::filesystem::path& folder, std::int64_t images) {
+  const std::string text = "; the checkpoint cannot be used: ";
+  const auto before = newest_below(std::filesystem::absolute(folder).parent_path(), images);
+  if (!before) return text + "there is no checkpoint before it";
+  return text + "move " + folder.string() + " away to resume from " + before->folder.string() +
+         " instead";
+}
+
 CheckpointInfo read_manifest(const std::filesystem::path& folder) {
   return info_of(folder, format::load_manifest(folder).identity);
 }
@@ -310,6 +317,9 @@ void check_checkpoint_fits(const std::filesystem::path& folder, const Checkpoint
     }
     for (Rank rank = 0; rank < manifest.identity.world_size; ++rank) {
       open_sized(folder, manifest, format::centres_name(rank, manifest.identity.world_size));
+      if (!manifest.identity.tables.kept()) continue;
+      PagesOfCheckpoint::expect_there(kept_name(folder, manifest.identity, rank),
+                                      manifest.identity.tables.checkpoint);
     }
   });
 }

@@ -21,6 +21,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_folders.h"
 #include "worker/checkpoint/checkpoint_format.h"
+#include "worker/checkpoint/kept_tables.h"
 #include "worker/checkpoint/stored_centres.h"
 #include "worker/checkpoint/transfer/file_transfer.h"
 #include "worker/head/row_copy.h"
@@ -49,13 +50,6 @@ struct FileContent {
 /// Creates a file's content from the current state.
 using MakeFile = std::function<FileContent()>;
 
-/// Returns the type's name in safetensors.
-std::string dtype_name(DType type) {
-  if (type == DType::kInt8) return "I8";
-  if (type == DType::kFloat8) return "F8_E4M3";
-  return type == DType::kBFloat16 ? "BF16" : "F32";
-}
-
 std::vector<std::int64_t> shape_of(const Tensor& tensor) {
   std::vector<std::int64_t> shape;
   shape.reserve(static_cast<std::size_t>(tensor.shape.rank()));
@@ -66,7 +60,7 @@ std::vector<std::int64_t> shape_of(const Tensor& tensor) {
 void add_tensor(FileContent& file, Ops& ops, const std::string& name, const Tensor& tensor,
                 CheckpointMode mode) {
   std::vector<std::int64_t> shape = shape_of(tensor);
-  const std::string dtype = dtype_name(tensor.dtype);
+  const std::string dtype = format::dtype_name(tensor.dtype);
   if (mode == CheckpointMode::kInPlace && ops.on_host()) {
     const auto* const bytes = static_cast<const std::byte*>(tensor.data);
     file.entries.push_back({name, dtype, std::move(shape), {bytes, tensor.bytes()}});
@@ -90,20 +84,23 @@ SafetensorsEntry table_in_pieces(Head& head, const std::string& name, const Tens
     }
   };
   return {.name = name,
-          .dtype = dtype_name(table.dtype),
+          .dtype = format::dtype_name(table.dtype),
           .shape = shape_of(table),
           .bytes = {},
           .pieces = pieces};
 }
 
-/// Adds a table of the head and its scales, if it has them.
+/// Adds a table of the head and its scales, if it has them. A table that is in a kept file stays
+/// there.
 void add_rows(FileContent& file, const TrainingState& state, const std::string& name,
               const ScaledRows& rows, CheckpointMode mode) {
   if (!rows) return;
-  if (mode == CheckpointMode::kInPlace && state.ops.on_host()) {
-    file.entries.push_back(table_in_pieces(state.head, name, rows));
-  } else {
-    add_tensor(file, state.ops, name, rows, mode);
+  if (!state.head.centre_file().kept()) {
+    if (mode == CheckpointMode::kInPlace && state.ops.on_host()) {
+      file.entries.push_back(table_in_pieces(state.head, name, rows));
+    } else {
+      add_tensor(file, state.ops, name, rows, mode);
+    }
   }
   if (rows.scales) add_tensor(file, state.ops, name + format::kScaleSuffix, rows.scales, mode);
 }
@@ -133,12 +130,16 @@ void add_history(FileContent& file, const Head::State& head, CheckpointMode mode
              std::as_bytes(updates), mode);
 }
 
-FileContent centres_file(const TrainingState& state, const Membership& me, CheckpointMode mode) {
+FileContent centres_file(const TrainingState& state, const Membership& me,
+                         const format::Tables& tables, CheckpointMode mode) {
   const Head::State head = state.head.state();
   const RowRange rows = state.head.shard();
   FileContent file{.name = format::centres_name(me.rank, me.world_size),
                    .metadata = {{"first_class", std::to_string(rows.begin)},
                                 {"end_class", std::to_string(rows.end)}}};
+  if (tables.kept()) {
+    file.metadata[format::kTables] = tables_text(state.head.keep_tables(tables.checkpoint));
+  }
   add_rows(file, state, format::kWeight, head.centres, mode);
   add_rows(file, state, format::kMomentum, head.momentum, mode);
   add_rows(file, state, format::kSecond, head.second, mode);
@@ -180,11 +181,11 @@ FileContent neighbours_file(const ClassNeighbours& neighbours, CheckpointMode mo
   return file;
 }
 
-/// Returns this worker's files. They borrow `state`.
+/// Returns this worker's files. They borrow all arguments.
 std::vector<MakeFile> files_to_write(const TrainingState& state, const Membership& me,
-                                     CheckpointMode mode) {
+                                     const format::Tables& tables, CheckpointMode mode) {
   std::vector<MakeFile> files;
-  files.emplace_back([&state, &me, mode] { return centres_file(state, me, mode); });
+  files.emplace_back([&, mode] { return centres_file(state, me, tables, mode); });
   if (me.rank == 0) {  // every worker has the same backbone
     files.emplace_back([&state] { return backbone_file(state); });
     files.emplace_back([&state] { return optimizer_file(state); });
@@ -233,6 +234,7 @@ class FolderWriter : public CheckpointWriter {
   std::uint64_t publish(std::int64_t step) override;
 
  private:
+  [[nodiscard]] format::Tables tables_to_keep(const CentreFile& file, std::int64_t step) const;
   void run(std::int64_t step, const std::vector<MakeFile>& files);
   void write_part(std::int64_t step, const std::vector<MakeFile>& files) const;
   void send_part(const std::vector<MakeFile>& files) const;
@@ -265,6 +267,7 @@ void FolderWriter::begin(const TrainingState& state, const TrainedSoFar& trained
                .embedding_size = state.head.state().centres.shape[1],
                .sample_unit = state.head.positions().sample_unit,
                .position_seed = state.head.positions().seed,
+               .tables = tables_to_keep(state.head.centre_file(), trained.step),
                .loss_scale = state.loss_scale.state(),
                .loss_state = *state.head.state().loss,
                .threads = state.threads,
@@ -275,7 +278,8 @@ void FolderWriter::begin(const TrainingState& state, const TrainedSoFar& trained
     writing_ = true;
   }
   try {
-    const std::vector<MakeFile> files = files_to_write(state, options_.membership, mode);
+    const std::vector<MakeFile> files =
+        files_to_write(state, options_.membership, identity_.tables, mode);
     if (mode == CheckpointMode::kInPlace) return run(trained.step, files);
     thread_ = std::thread([this, step = trained.step, copies = made(files)] { run(step, copies); });
   } catch (...) {  // no memory for the copies, or no thread could be started
@@ -283,6 +287,14 @@ void FolderWriter::begin(const TrainingState& state, const TrainedSoFar& trained
     writing_ = false;
     throw;
   }
+}
+
+/// Returns nothing if the tables are not in a kept file.
+format::Tables FolderWriter::tables_to_keep(const CentreFile& file, std::int64_t step) const {
+  if (!file.kept()) return {};
+  return {.folder = file.folder.filename().string(),
+          .checkpoint = format::tables_checkpoint(
+              step, {.job_id = options_.job_id, .generation = options_.membership.generation})};
 }
 
 void FolderWriter::run(std::int64_t step, const std::vector<MakeFile>& files) {

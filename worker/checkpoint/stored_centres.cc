@@ -11,6 +11,7 @@
 #include "common/error.h"
 #include "kernels/cpu/vector/vector_kernels.h"
 #include "kernels/math/bfloat16.h"
+#include "worker/checkpoint/kept_tables.h"
 #include "worker/head/row_copy.h"
 
 namespace pfc {
@@ -22,34 +23,39 @@ bool one_byte_tensor(const SafetensorsFile::Tensor& t) {
   return t.dtype == "I8" || t.dtype == "F8_E4M3";
 }
 
-/// Converts the one-byte numbers of whole centres, from index `first` on, to float32. `scales` has
-/// a number for each of the tensor's centres.
-void copy_scaled(const SafetensorsFile::Tensor& stored, const SafetensorsFile::Tensor& scales,
-                 std::size_t first, std::span<float> out) {
+std::size_t bytes_of_number(const SafetensorsFile::Tensor& t) {
+  if (one_byte_tensor(t)) return 1;
+  return t.dtype == "F32" ? sizeof(float) : sizeof(BFloat16);
+}
+
+/// Converts the one-byte numbers of whole centres to float32. `scales` has a number for each of
+/// the table's centres; the first number belongs to element `first` of the table.
+void copy_scaled(const SafetensorsFile::Tensor& table, std::span<const std::byte> numbers,
+                 const SafetensorsFile::Tensor& scales, std::size_t first, std::span<float> out) {
   const VectorKernels& kernels = best_vector_kernels();
-  const std::size_t size = stored.bytes.size() / (scales.bytes.size() / sizeof(float));
+  const auto size = static_cast<std::size_t>(table.shape[1] / scales.shape[1]);
   std::vector<std::uint8_t> codes(size);
   for (std::size_t i = 0; i < out.size(); i += size) {
     float scale = 0;
     std::memcpy(&scale, scales.bytes.data() + (first + i) / size * sizeof(scale), sizeof(scale));
-    std::memcpy(codes.data(), stored.bytes.data() + first + i, size);
+    std::memcpy(codes.data(), numbers.data() + i, size);
     kernels.read_one_byte_row(
-        {.format = stored.dtype == "I8" ? OneByteFormat::kInt8 : OneByteFormat::kFp8,
+        {.format = table.dtype == "I8" ? OneByteFormat::kInt8 : OneByteFormat::kFp8,
          .codes = codes.data(),
          .n = static_cast<std::int64_t>(size)},
         scale, out.data() + i);
   }
 }
 
-/// Copies elements from index `first` on as float32.
-void copy_as_float(const SafetensorsFile::Tensor& stored, std::size_t first, std::span<float> out) {
-  if (stored.dtype == "F32") {
-    std::memcpy(out.data(), stored.bytes.data() + first * sizeof(float), out.size_bytes());
+void copy_as_float(const SafetensorsFile::Tensor& table, std::span<const std::byte> numbers,
+                   std::span<float> out) {
+  if (table.dtype == "F32") {
+    std::memcpy(out.data(), numbers.data(), out.size_bytes());
     return;
   }
   for (std::size_t i = 0; i < out.size(); ++i) {
     BFloat16 half;
-    std::memcpy(&half, stored.bytes.data() + (first + i) * sizeof(half), sizeof(half));
+    std::memcpy(&half, numbers.data() + i * sizeof(half), sizeof(half));
     out[i] = float_of(half);
   }
 }
@@ -126,7 +132,8 @@ std::vector<std::int32_t> read_updated(const SafetensorsFile& file, std::int64_t
 }  // namespace
 
 StoredCentres::StoredCentres(const format::Identity& identity, const ClassPositions& positions,
-                             RowRange rows, OptimizerKind optimizer, const Open& open)
+                             RowRange rows, OptimizerKind optimizer, const Open& open,
+                             KeptRows kept)
     : dimension_(identity.embedding_size),
       optimizer_(optimizer),
       stored_(identity.positions()),
@@ -136,12 +143,19 @@ StoredCentres::StoredCentres(const format::Identity& identity, const ClassPositi
     // In another order, any file may hold some of the rows.
     if (stored_.same_order(wanted_) && common_rows(held, rows).size() <= 0) continue;
     SafetensorsFile file = open(format::centres_name(rank, identity.world_size));
+    std::unique_ptr<const PagesOfCheckpoint> pages;
+    if (identity.tables.kept()) add_tables(file);
     for (const std::string& name : centre_tensors(optimizer)) {
       if (name == format::kMomentum && !has_momentum(file, optimizer)) continue;
       check_rows(file, name, held.size(), dimension_,
                  identity.value_of("sub_centres", 1).get<std::int64_t>());
     }
-    files_.push_back({std::move(file), held});
+    if (identity.tables.kept() && kept == KeptRows::kRead) {
+      const auto folder = std::filesystem::absolute(file.path()).parent_path();
+      pages = std::make_unique<PagesOfCheckpoint>(kept_name(folder, identity, rank),
+                                                  identity.tables.checkpoint);
+    }
+    files_.push_back({std::move(file), held, std::move(pages)});
   }
 }
 
@@ -171,12 +185,34 @@ void StoredCentres::read_stored(const std::string& tensor, std::int64_t begin,
       continue;
     }
     const SafetensorsFile::Tensor& stored = file.content.at(tensor);
+    std::vector<std::byte> buffer;
+    const auto numbers = file.numbers(stored, first, part.size(), buffer);
     if (one_byte_tensor(stored)) {
-      copy_scaled(stored, file.content.at(tensor + format::kScaleSuffix), first, part);
+      copy_scaled(stored, numbers, file.content.at(tensor + format::kScaleSuffix), first, part);
     } else {
-      copy_as_float(stored, first, part);
+      copy_as_float(stored, numbers, part);
     }
   }
+}
+
+std::span<const std::byte> StoredCentres::File::numbers(const SafetensorsFile::Tensor& table,
+                                                        std::size_t first, std::size_t count,
+                                                        std::vector<std::byte>& buffer) const {
+  const std::size_t size = bytes_of_number(table);
+  if (!pages) return table.bytes.subspan(first * size, count * size);
+  buffer.resize(count * size);
+  pages->read(table.offset + first * size, buffer);
+  return buffer;
+}
+
+void StoredCentres::read_scales(const std::string& tensor, RowRange shard,
+                                std::span<float> out) const {
+  if (shard.size() == 0) return;
+  check(files_.size() == 1 && files_[0].rows == shard, "stored centres: other shards");
+  const std::span<const std::byte> scales =
+      files_[0].content.at(tensor + format::kScaleSuffix).bytes;
+  check(scales.size() == out.size_bytes(), "stored centres: another number of scales");
+  std::memcpy(out.data(), scales.data(), scales.size());
 }
 
 SeenUpdates StoredCentres::seen(RowRange shard) const {
@@ -277,6 +313,21 @@ void fill_centres(const TrainingState& state, const SeenUpdates& seen, const Rea
                           rows[i].data());
     }
   }
+  state.head.state_changed();
+}
+
+void fill_beside_tables(const TrainingState& state, const SeenUpdates& seen,
+                        const StoredCentres& centres) {
+  const Head::State head = state.head.state();
+  std::ranges::copy(seen.updated, head.updated.begin());
+  head.history->restore(seen.updates);
+  const auto set_scales = [&](const char* name, const Tensor& scales) {
+    if (!scales) return;
+    centres.read_scales(name, state.head.shard(),
+                        {scales.f32(), static_cast<std::size_t>(scales.elements())});
+  };
+  set_scales(format::kWeight, head.centres.scales);
+  set_scales(format::kMomentum, head.momentum.scales);
   state.head.state_changed();
 }
 

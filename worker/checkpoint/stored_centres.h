@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "kernels/margin/update_history.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/checkpoint_format.h"
+#include "worker/head/paging/kept_pages.h"
 
 namespace pfc {
 
@@ -22,6 +24,12 @@ namespace pfc {
 struct SeenUpdates {
   std::vector<PastUpdate> updates;
   std::vector<std::int32_t> updated;  ///< [rows of the shard]
+};
+
+/// How tables in a file of pages (KeptPages) are used.
+enum class KeptRows {
+  kRead,    ///< they are read
+  kInHead,  ///< the head has taken over the file; read() must not be called
 };
 
 /// The class centres in a checkpoint's files, which stay mapped. The caller numbers rows by
@@ -35,7 +43,8 @@ class StoredCentres {
   /// Opens the files that hold the rows at these positions. Throws InputError that names the file
   /// if a tensor is missing, or its type or shape is not what a job with this optimizer writes.
   StoredCentres(const checkpoint_format::Identity& identity, const ClassPositions& positions,
-                RowRange rows, OptimizerKind optimizer, const Open& open);
+                RowRange rows, OptimizerKind optimizer, const Open& open,
+                KeptRows kept = KeptRows::kRead);
 
   /// Reads rows [begin, begin + count) as float32. They are stored in any type, because a job may
   /// resume with another centre_precision. If the momentum was not stored, it is read as zeros. out
@@ -44,11 +53,21 @@ class StoredCentres {
   /// Returns the updates seen by the shard's rows. Throws InputError if the files disagree, or
   /// hold impossible numbers. REQUIRES: the shard's rows were opened.
   [[nodiscard]] SeenUpdates seen(RowRange shard) const;
+  /// Copies the scales of a tensor of one-byte numbers, [shard, sub-centres]. REQUIRES: one file
+  /// has the rows of the shard and no others.
+  void read_scales(const std::string& tensor, RowRange shard, std::span<float> out) const;
 
  private:
   struct File {
+    /// A table in a file of pages has an entry without bytes, with its offset in that file.
     SafetensorsFile content;
     RowRange rows;
+    std::unique_ptr<const PagesOfCheckpoint> pages;  ///< null: the tables are in `content`
+
+    /// Returns numbers of a table from index `first` on, as stored. May use `buffer`.
+    [[nodiscard]] std::span<const std::byte> numbers(const SafetensorsFile::Tensor& table,
+                                                     std::size_t first, std::size_t count,
+                                                     std::vector<std::byte>& buffer) const;
   };
   /// Returns the row in the files at one of the caller's positions.
   [[nodiscard]] std::int64_t stored_row(std::int64_t position) const {
@@ -106,5 +125,8 @@ class CaughtUpRows {
 /// centre_tensors(). If the head keeps no momentum, applies the updates that a row has missed with
 /// the stored momentum, and drops that momentum.
 void fill_centres(const TrainingState& state, const SeenUpdates& seen, const ReadRows& read);
+/// Sets everything but the tables, which the head has taken over.
+void fill_beside_tables(const TrainingState& state, const SeenUpdates& seen,
+                        const StoredCentres& centres);
 
 }  // namespace pfc

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/error.h"
 #include "kernels/cpu/normal_row.h"
 #include "kernels/math/missed_updates.h"
 #include "worker/head/row_copy.h"
@@ -31,6 +32,16 @@ class PagedTable : public Buffer {
   const std::size_t bytes_;
 };
 
+std::unique_ptr<KeptPages> taken_over(const CentreFile& file, std::size_t bytes) {
+  try {
+    return KeptPages::take_over({file.folder, file.name}, file.checkpoint, bytes);
+  } catch (const StorageError&) {
+    throw;
+  } catch (const InputError& error) {
+    throw InputError(error.what() + file.advice);
+  }
+}
+
 }  // namespace
 
 std::size_t CentreBytes::file() const {
@@ -50,10 +61,35 @@ CentreBytes ClassCentres::bytes(std::int64_t rows, const CentreOptions& options)
           .updated = r * sizeof(updated_[0])};
 }
 
+std::vector<FileTable> ClassCentres::file_tables(std::int64_t rows, const CentreOptions& options) {
+  const CentreBytes sizes = bytes(rows, options);
+  const DType state = momentum_type(options.precision);
+  std::vector<FileTable> tables;
+  std::uint64_t used = 0;
+  const auto add = [&](const char* name, DType type, std::size_t size) {
+    if (size == 0) return;
+    tables.push_back({name, type, {rows, options.dimension}, used});
+    used += whole_pages(size);
+  };
+  add("weight", weight_type(options.precision), sizes.weight);
+  add("momentum", state, sizes.momentum);
+  add("second", state, sizes.second);
+  return tables;
+}
+
 ClassCentres::ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options)
     : shard_(shard), options_(options), history_(options.optimizer) {
   allocate(ops);
-  initialise(ops);
+  if (!options_.file.taken_over()) initialise(ops);
+}
+
+std::unique_ptr<PageFile> ClassCentres::open_file(std::size_t bytes) {
+  const CentreFile& file = options_.file;
+  if (!file.kept()) return make_page_file(file.folder, bytes);
+  auto kept = file.taken_over() ? taken_over(file, bytes)
+                                : KeptPages::create({file.folder, file.name}, bytes);
+  kept_ = kept.get();
+  return kept;
 }
 
 void ClassCentres::allocate(Ops& ops) {
@@ -62,8 +98,9 @@ void ClassCentres::allocate(Ops& ops) {
   if (options_.file.on()) {
     check(ops.on_host(), "class centres: a file needs tables that the CPU reads");
     paged_ = std::make_unique<PagedMemory>(
-        make_page_file(options_.file.folder, sizes.file()),
-        PagedMemoryOptions{.bytes = sizes.file(), .limit = options_.file.cache});
+        open_file(sizes.file()), PagedMemoryOptions{.bytes = sizes.file(),
+                                                    .limit = options_.file.cache,
+                                                    .stored = options_.file.taken_over()});
   }
   const auto table = [&](std::size_t size) -> std::unique_ptr<Buffer> {
     if (size == 0) return nullptr;
@@ -188,6 +225,12 @@ void ClassCentres::in_pieces(std::span<const std::int64_t> classes,
 void ClassCentres::expect_pinned(std::span<const std::int64_t> classes) const {
   check(!paged_ || paged_->holds(pages_of(classes)),
         "class centres: an active row is not in memory");
+}
+
+void ClassCentres::keep(const std::string& checkpoint) {
+  check(kept_ != nullptr, "class centres: their file cannot be the base of checkpoints");
+  paged_->write_back();
+  kept_->add_checkpoint(checkpoint);
 }
 
 PagingCounters ClassCentres::paging() const {

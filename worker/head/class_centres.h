@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/class_positions.h"
@@ -13,15 +14,31 @@
 #include "common/config/config.h"
 #include "kernels/margin/margin_softmax.h"
 #include "kernels/ops.h"
+#include "worker/head/paging/kept_pages.h"
 #include "worker/head/paging/paged_memory.h"
 
 namespace pfc {
 
-/// Storage of weight, momentum and second moment in a temporary file (docs/centre-storage.md).
+/// Storage of weight, momentum and second moment in a file (docs/centre-storage.md).
 struct CentreFile {
   std::filesystem::path folder;  ///< of the file
   std::size_t cache = 0;         ///< PagedMemoryOptions::limit; 0: the tables are in device memory
+  /// KeptName::name of a file that is the base of checkpoints. Empty: a temporary file.
+  std::string name = {};
+  /// The tables are taken over from this checkpoint of the file. Empty: they are new.
+  std::string checkpoint = {};
+  std::string advice = {};  ///< added to InputErrors of taking the tables over
   [[nodiscard]] bool on() const { return cache > 0; }
+  [[nodiscard]] bool kept() const { return !name.empty(); }
+  [[nodiscard]] bool taken_over() const { return !checkpoint.empty(); }
+};
+
+/// The place of a table in the file of a shard.
+struct FileTable {
+  std::string name;  ///< "weight", "momentum", "second"
+  DType dtype;
+  Shape shape;               ///< [R, D]
+  std::uint64_t offset = 0;  ///< bytes
 };
 
 struct CentreOptions {
@@ -46,7 +63,7 @@ struct CentreBytes {
   std::size_t updated = 0;       ///< [R], in host memory on every device
   /// Bytes of the data that a step reads and writes: weight, momentum, second moment and scales.
   [[nodiscard]] std::size_t rows() const { return weight + momentum + second + scales; }
-  /// Bytes of the temporary file, if there is one. It has no scales.
+  /// Bytes of the file, if there is one. It has no scales.
   [[nodiscard]] std::size_t file() const;
 };
 
@@ -58,12 +75,17 @@ class ClassCentres {
  public:
   /// Returns what a shard of `rows` classes allocates, without the history.
   [[nodiscard]] static CentreBytes bytes(std::int64_t rows, const CentreOptions& options);
+  /// Returns the tables that the file of a shard of `rows` classes has.
+  [[nodiscard]] static std::vector<FileTable> file_tables(std::int64_t rows,
+                                                          const CentreOptions& options);
 
   /// Centres start with normally distributed elements of mean 0 and standard deviation 0.01, as
   /// in arcface_torch's PartialFC_V2. Element i of the class with label c is a function of (seed,
   /// c, i), so it is the same for any number of workers and any positions. Centres that are not
-  /// float32 are rounded to the nearest value. The optimizer's state starts as zeros. Only
-  /// the constructor uses `ops`. Throws StorageError if the disk is too full for the file.
+  /// float32 are rounded to the nearest value. The optimizer's state starts as zeros. If the file
+  /// is taken over, it has centres and moments, and the caller sets everything else. Only the
+  /// constructor uses `ops`. Throws StorageError if the disk is too full for the file, and as
+  /// KeptPages::take_over() does.
   ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options);
 
   [[nodiscard]] RowRange shard() const { return shard_; }
@@ -86,6 +108,9 @@ class ClassCentres {
                  const std::function<void(std::span<const std::int64_t>)>& f) const;
   /// Throws std::logic_error if a row of these classes (sorted) might not be in memory.
   void expect_pinned(std::span<const std::int64_t> classes) const;
+  /// Writes all changed rows to the file, and makes it the base of a new checkpoint
+  /// (KeptPages::add_checkpoint()). REQUIRES: CentreFile::kept().
+  void keep(const std::string& checkpoint);
   /// Returns the numbers of pages read and written so far; zeros without a file.
   [[nodiscard]] PagingCounters paging() const;
 
@@ -95,6 +120,7 @@ class ClassCentres {
 
  private:
   void allocate(Ops& ops);
+  [[nodiscard]] std::unique_ptr<PageFile> open_file(std::size_t bytes);
   void initialise(Ops& ops);
   [[nodiscard]] std::vector<PageRange> pages_of(std::span<const std::int64_t> classes) const;
   void add_pages(RowRange classes, Buffer& table, std::vector<PageRange>& pages) const;
@@ -104,6 +130,7 @@ class ClassCentres {
 
   const RowRange shard_;
   const CentreOptions options_;
+  KeptPages* kept_ = nullptr;           // the file of paged_, if it is the base of checkpoints
   std::unique_ptr<PagedMemory> paged_;  // memory of the tables with rows, if they are in a file
   std::unique_ptr<Buffer> weight_, inverse_norm_;
   std::unique_ptr<Buffer> momentum_, second_;                // null: the optimizer has none

@@ -123,7 +123,7 @@ class ShardedHead : public Head {
       teacher_ = OwnedTensor(ops, table.shape, table.dtype);
       softmax_->use_teacher(teacher_);
     }
-    ShardedHead::state_changed();
+    if (!options.centre_file.taken_over()) ShardedHead::state_changed();
   }
 
   void follow(std::function<HeadSettings(std::int64_t)> schedule) override {
@@ -188,6 +188,12 @@ class ShardedHead : public Head {
   [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use,
                                                  const Tensor& table) override {
     return centres_.pin(classes, use, table);
+  }
+
+  [[nodiscard]] CentreFile centre_file() const override { return options_.centre_file; }
+  std::vector<FileTable> keep_tables(const std::string& checkpoint) override {
+    centres_.keep(checkpoint);
+    return file_tables(shard().size(), options_);
   }
 
   [[nodiscard]] PagingCounters paging() const override { return centres_.paging(); }
@@ -587,6 +593,10 @@ HeadOptions head_options(const JobConfig& job, std::int64_t teacher_size) {
           .distillation = {.weight = teacher_size > 0 ? job.distill_logits : 0,
                            .temperature = job.distill_temperature,
                            .embedding_size = teacher_size}};
+}
+
+std::vector<FileTable> file_tables(std::int64_t rows, const HeadOptions& options) {
+  return ClassCentres::file_tables(rows, centre_options(options));
 }
 
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options) {

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/class_positions.h"
@@ -188,6 +189,12 @@ class Head {
   [[nodiscard]] std::unique_ptr<PinnedPages> pin(RowRange classes, PageUse use) {
     return pin(classes, use, Tensor());
   }
+  /// Returns the options of the tables' file.
+  [[nodiscard]] virtual CentreFile centre_file() const { return {}; }
+  /// Writes all changed rows to the tables' file, and makes it the base of a new checkpoint.
+  /// Returns the tables in the file. Throws StorageError; earlier checkpoints then stay readable.
+  /// REQUIRES: centre_file().kept(), and not called during a step.
+  virtual std::vector<FileTable> keep_tables(const std::string& /*checkpoint*/) { return {}; }
   /// Returns the numbers of pages read and written so far; zeros if the tables are not in a file.
   [[nodiscard]] virtual PagingCounters paging() const { return {}; }
   /// Returns the loss's state before this step, which is that of the last run() or the next one.
@@ -211,9 +218,13 @@ class Head {
   [[nodiscard]] virtual Tensor teacher() = 0;
 };
 
-/// Creates a head whose centres start as class_centres.h describes. Borrows ops and comm. Throws
-/// InputError for options that contradict each other or do not suit the number of workers, and
-/// StorageError if the disk is too full for the file of the tables.
+/// Returns the tables that the file of a worker with `rows` classes has.
+std::vector<FileTable> file_tables(std::int64_t rows, const HeadOptions& options);
+
+/// Creates a head whose centres start as class_centres.h describes. If it takes over a file, the
+/// caller must set scales, `updated` and the history, and call state_changed(). Borrows ops and
+/// comm. Throws InputError for options that contradict each other or do not suit the number of
+/// workers, and as ClassCentres does for the file of the tables.
 std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options);
 
 /// Bytes of device memory of a head, unless a field says host memory or file. If the tables are in

@@ -15,6 +15,14 @@
 
 namespace pfc {
 
+std::optional<CheckpointInfo> newest_checkpoint_of_job(const JobConfig& job,
+                                                       const std::string& job_id) {
+  const auto there = newest_checkpoint(job.output);
+  const bool is_own =
+      there && checkpoint_format::load_manifest(there->folder).identity.job_id == job_id;
+  return checkpoint_to_resume(job.output, job.resume || is_own);
+}
+
 std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobConfig& job,
                                                          const std::string& job_id,
                                                          const std::vector<std::string>& data) {
@@ -22,10 +30,7 @@ std::optional<CheckpointOnDisk> newest_checkpoint_of_all(Comm& comm, const JobCo
   std::int64_t images = 0;
   OrderedJob ordered;
   on_rank_zero(comm, [&] {
-    const auto there = newest_checkpoint(job.output);
-    const bool is_own =
-        there && checkpoint_format::load_manifest(there->folder).identity.job_id == job_id;
-    const auto newest = checkpoint_to_resume(job.output, job.resume || is_own);
+    const auto newest = newest_checkpoint_of_job(job, job_id);
     if (!newest) return;
     step = newest->trained.step;
     images = newest->trained.images;

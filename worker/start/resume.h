@@ -29,6 +29,11 @@ struct CheckpointOnDisk {
   OrderedJob ordered;       ///< set on rank 0 only
 };
 
+/// Returns the newest checkpoint in the job's output from which the job may continue, as this
+/// process sees it. Throws the errors of checkpoint_to_resume().
+std::optional<CheckpointInfo> newest_checkpoint_of_job(const JobConfig& job,
+                                                       const std::string& job_id);
+
 /// Returns the newest checkpoint in the job's output from which the job may continue. With
 /// `resume`, this may be any checkpoint, otherwise only one that an earlier generation of this job
 /// has written. Rank 0 looks for all workers, because a shared folder may look outdated on other

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -57,15 +58,35 @@ TEST_F(OutputFindings, StopTheJobIfTheFolderIsAFile) {
   EXPECT_THAT(findings.front().remedy, HasSubstr("another output"));
 }
 
-TEST(CheckpointsBytes, CountFilesOfCentresOnDiskInAdditionToAllCheckpoints) {
+TEST(CheckpointsBytes, CountTheFilesOfClassCentresOnDiskOnceAndTheirLogs) {
   PlannedJob planned;
   planned.world_size = 2;
   planned.job.keep_checkpoints = 3;
-  planned.job.save_every_steps = 10;
+  planned.job.save_every_steps = 100;
+  planned.job.num_classes = 2'000'000;
+  planned.job.sample_rate = 0.001;
+  planned.job.centre_precision = CentrePrecision::kInt8;
+  planned.job.centre_momentum = 0;
+  planned.job.batch_size = 10;
+  planned.job.embedding_size = 512;
+  constexpr std::uint64_t kFile = 512'000'000;
   const MemoryPlan plan{.parts = {{"class centres", 0, ""}, {"backbone weights", 100, ""}},
-                        .centre_file = 1000};
-  EXPECT_EQ(checkpoint_bytes(planned, plan), 2 * 1000u + 100u);
-  EXPECT_EQ(checkpoints_bytes(planned, plan), 4 * 2100u + 2 * 1000u);
+                        .centre_file = kFile};
+  EXPECT_EQ(checkpoint_bytes(planned, plan), 100u);
+  const auto logs = [&] {
+    return static_cast<double>(checkpoints_bytes(planned, plan) - 2 * kFile - 400) / (2 * kFile);
+  };
+  // A page has 8 rows. One is drawn in 1 of 1000 steps, and 1 of 1000 is a label of the 100 steps.
+  const double of_pages = 1 - std::pow(0.999, 101 * 8) * std::exp(-2000 / 2e6 * 8);
+  EXPECT_NEAR(logs(), 1 + 3 * of_pages, 1e-6);
+  planned.job.sample_unit = 8;
+  planned.job.sample_hold = 10;
+  EXPECT_NEAR(logs(), 1 + 3 * (1 - std::pow(0.999, 11) * std::exp(-2000 / 2e6 * 8)), 1e-6);
+  planned.job.save_every_seconds = 60;
+  EXPECT_NEAR(logs(), 4, 1e-6);
+  planned.job.save_every_steps = 0;
+  planned.job.save_every_seconds = 0;
+  EXPECT_EQ(checkpoints_bytes(planned, plan), 2 * kFile + 100);
 }
 
 }  // namespace

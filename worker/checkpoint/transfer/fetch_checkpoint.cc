@@ -31,11 +31,13 @@ struct Found {
   std::int64_t step = 0;
 };
 
-/// Returns the newest own checkpoint. Throws on rank 0 if its folder cannot be listed.
+/// Returns the newest own checkpoint whose files have all of it. Throws on rank 0 if its folder
+/// cannot be listed.
 std::optional<format::Published> newest_own(const CheckpointOptions& options, bool is_rank_zero) {
   try {
     for (format::Published& p : format::published(options.output)) {
-      if (p.identity && p.identity->job_id == options.job_id) return std::move(p);
+      const bool is_own = p.identity && p.identity->job_id == options.job_id;
+      if (is_own && (is_rank_zero || !p.identity->tables.kept())) return std::move(p);
     }
   } catch (const StorageError& error) {
     if (is_rank_zero) throw;

@@ -59,7 +59,7 @@ PagedMemory::PagedMemory(std::unique_ptr<PageFile> file, const PagedMemoryOption
     throw DeviceError("centre_storage disk needs a kernel with pages of 4096 bytes; this one has " +
                       std::to_string(::sysconf(_SC_PAGESIZE)));
   }
-  pages_.resize(static_cast<std::size_t>(pages_of(options.bytes)));
+  pages_.resize(static_cast<std::size_t>(pages_of(options.bytes)), Page{.stored = options.stored});
   if (options.bytes > 0) data_ = reserve_addresses(options.bytes);
   try {
     threads_.emplace_back([this] { plan(); });
@@ -140,6 +140,17 @@ void PagedMemory::wait_until_resident(Lock& lock, const PinnedPages& set, PageUs
     }
   }
   awaited_ = kNothing;
+}
+
+void PagedMemory::write_back() {
+  Lock lock(mutex_);
+  for (std::int64_t p = 0; p < std::ssize(pages_); ++p) {
+    if (at(p).dirty) evict(p);  // a page that is pinned or listed stays in memory
+  }
+  awaited_ = kRoom;
+  landed_.wait(lock, [&] { return leaving_ == 0 || error_; });
+  awaited_ = kNothing;
+  if (error_) std::rethrow_exception(error_);
 }
 
 bool PagedMemory::holds(std::span<const PageRange> ranges) const {

@@ -33,7 +33,8 @@ struct PagedMemoryOptions {
   std::size_t limit = 0;  ///< memory for pages that were read ahead, and for pages used before
   /// Memory for pages of pin(), beyond `limit`.
   std::size_t window = kDefaultWindow;
-  int threads = 32;  ///< reads and writes that are in progress at the same time
+  int threads = 32;     ///< reads and writes that are in progress at the same time
+  bool stored = false;  ///< the file has the content of all pages; false: all pages have zeros
 
   static constexpr std::size_t kDefaultWindow = std::size_t{32} << 20;
 };
@@ -78,7 +79,7 @@ class PinnedPages {
 /// read_ahead() may be called by any thread. One thread calls pin() and PinnedPages::wait().
 class PagedMemory {
  public:
-  /// All pages have zeros. Throws DeviceError if the address space or threads are not available.
+  /// Throws DeviceError if the address space or threads are not available.
   PagedMemory(std::unique_ptr<PageFile> file, const PagedMemoryOptions& options);
   ~PagedMemory();
   PagedMemory(const PagedMemory&) = delete;
@@ -93,6 +94,9 @@ class PagedMemory {
   /// this never waits for pages of read_ahead() to be released. Throws StorageError if the file
   /// could not be read or written. REQUIRES: pages of pin() together fit in the window.
   std::unique_ptr<PinnedPages> pin(std::vector<PageRange> ranges, PageUse use);
+  /// Writes all changed pages to the file, and returns when they are there. Pages stay in memory.
+  /// Throws StorageError. Called by the thread of pin(). REQUIRES: no caller changes a page.
+  void write_back();
   /// Returns whether all these pages are pinned and in memory.
   [[nodiscard]] bool holds(std::span<const PageRange> ranges) const;
   [[nodiscard]] std::size_t window() const { return options_.window; }

@@ -37,6 +37,12 @@ class FakeFile : public PageFile {
     count();
     std::memcpy(bytes_.data() + offset, from.data(), from.size());
   }
+  /// Returns the first number of a page.
+  [[nodiscard]] std::uint32_t number(std::int64_t page) const {
+    std::uint32_t first = 0;
+    std::memcpy(&first, bytes_.data() + static_cast<std::size_t>(page) * kPageBytes, sizeof first);
+    return first;
+  }
 
  private:
   void count() {
@@ -166,6 +172,48 @@ TEST_F(Paged, ReleasesPagesForWhichNoCallerWaited) {
   }
   memory.read_ahead({{60, 20}})->wait();
   EXPECT_LE(pages_in_memory(memory), 36);
+}
+
+TEST_F(Paged, WritesBackAllChangedPagesAndKeepsThemInMemory) {
+  auto file = std::make_unique<FakeFile>();
+  FakeFile& stored = *file;
+  PagedMemory memory = make(60, std::move(file));
+  std::vector<std::uint32_t> expected(kPages);
+  std::uint32_t next = 0;
+  for (int round = 0; round < 20; ++round) {
+    for (int step = 0; step < 5; ++step) {
+      const auto ranges = random_pages(16);
+      const auto pages = memory.read_ahead(ranges);
+      pages->wait();
+      for (const PageRange& range : ranges) {
+        for (std::int64_t p = range.first; p < range.first + range.count; ++p) {
+          number(memory, p) = expected[static_cast<std::size_t>(p)] = ++next;
+        }
+      }
+    }
+    const auto ahead = memory.read_ahead(random_pages(16));  // of the next step
+    ahead->wait();
+    const std::int64_t in_memory = pages_in_memory(memory);
+    memory.write_back();
+    EXPECT_GE(pages_in_memory(memory), in_memory);
+    for (std::int64_t p = 0; p < kPages; ++p) {
+      ASSERT_EQ(stored.number(p), expected[static_cast<std::size_t>(p)]) << "page " << p;
+    }
+    const std::int64_t written = memory.counters().written;
+    memory.write_back();
+    EXPECT_EQ(memory.counters().written, written);
+  }
+}
+
+TEST_F(Paged, ReadsTheContentOfAFileThatHasAllPages) {
+  auto file = std::make_unique<FakeFile>();
+  const std::vector<std::uint32_t> sevens(kPageBytes / sizeof(std::uint32_t), 7);
+  file->write(5 * kPageBytes, std::as_bytes(std::span(sevens)));
+  PagedMemory memory(
+      std::move(file),
+      {.bytes = kPages * kPageBytes, .limit = 20 * kPageBytes, .threads = 1, .stored = true});
+  const auto pinned = memory.pin({{5, 1}}, PageUse::kRead);
+  EXPECT_EQ(number(memory, 5), 7U);
 }
 
 TEST_F(Paged, PassesErrorsOfTheFileToTheCaller) {
