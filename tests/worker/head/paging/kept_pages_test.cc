@@ -382,7 +382,7 @@ TEST_F(Kept, ChecksAllPagesOfTheLogsBeforeItWritesOne) {
   auto file = create();
   for (const char* checkpoint : {"1", "2"}) {
     file->add_checkpoint(checkpoint);
-    for (std::size_t p = kCount - 3; p < kCount; ++p) write(*file, now, p, 1, 5);
+    for (std::size_t p = kCount - 3; p < kCount; ++p) write(*file, now, p, 1, ++number_);
   }
   file.reset();
   const auto whole = read_file(name().pages());
