@@ -90,9 +90,9 @@ class Resume(JobTest):
         a, b = self.folder / "a", self.folder / "b"
         self.finished(2, self.job("a.json", output=str(a), **keys))
         job = self.job("b.json", output=str(b), centre_storage="disk", centre_cache=1, keep_checkpoints=2, resume=True, **keys)
-        for step in (5, 13, 22, 30):
+        for step in (9, 14, 22, 30):
             process = self.start(2, job, "--max-restarts", 1, until=f"Global Step: {step} ")
-            if step == 5:  # the other worker's process stays, and takes over its tables once more
+            if step == 9:  # the other worker's process stays, and takes over its tables once more
                 os.kill(self.workers()[1], signal.SIGKILL)
                 self.read_until(process, "resumed from ")
             time.sleep(random.uniform(0, 0.3))
