@@ -90,9 +90,9 @@ class Resume(JobTest):
         a, b = self.folder / "a", self.folder / "b"
         self.finished(2, self.job("a.json", output=str(a), **keys))
         job = self.job("b.json", output=str(b), centre_storage="disk", centre_cache=1, keep_checkpoints=2, resume=True, **keys)
-        for step in (5, 13, 22, 30):
+        for step in (9, 14, 22, 30):
             process = self.start(2, job, "--max-restarts", 1, until=f"Global Step: {step} ")
-            if step == 5:  # the other worker's process stays, and takes over its tables once more
+            if step == 9:  # the other worker's process stays, and takes over its tables once more
                 os.kill(self.workers()[1], signal.SIGKILL)
                 self.read_until(process, "resumed from ")
             time.sleep(random.uniform(0, 0.3))
@@ -123,6 +123,15 @@ class Resume(JobTest):
         next((self.folder / "out").glob("step-000000003")).rename(self.folder / "three")
         refused = self.train(1, job, "--set", "resume=true")
         self.assert_one_line(refused, "00000-of-00001.json: does not list checkpoint 000000001.")
+
+    def test_a_teacher_with_centres_on_disk_gives_the_same_bits(self):
+        keys = dict(batch_size=2, max_steps=3, num_epoch=2, sample_rate=0.5)
+        for storage, name in (("device", "a"), ("disk", "b")):
+            teacher = self.folder / storage
+            self.finished(2, self.job("teacher.json", output=str(teacher), save_every_steps=2, centre_storage=storage, **keys))
+            self.finished(2, self.job(output=str(self.folder / name), teacher=str(teacher / "backbone.safetensors"),
+                                      distill_embeddings="none", distill_logits=2, **keys))
+        self.assertEqual(self.outputs("a", 3), self.outputs("b", 3))
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "not run: this machine has one core")
     def test_a_resume_computes_with_as_many_threads_as_before(self):
