@@ -201,7 +201,7 @@ class Resume(JobTest):
         random = {**keys, "sampler": "random"}
         self.finished(2, self.job("c.json", output=str(self.folder / "c"), **random))
         self.assertNotEqual(self.outputs("a", 8), self.outputs("c", 8))
-        for step, workers, change in ((9, 1, "sample_unit=2"), (10, 2, "centre_storage=disk"), (11, 2, "sampler=random")):
+        for step, workers, change in ((9, 1, "sample_unit=2"), (10, 2, "hard_neighbours=3"), (11, 2, "sampler=random")):
             self.finished(workers, b, "--set", "resume=true", "--set", f"max_steps={step}", "--set", change)
 
     def test_adaface_resumes_with_the_same_bits_and_its_running_lengths(self):

@@ -265,6 +265,7 @@ void ClassCentres::read_piece(Ops& ops, RowRange classes, std::span<float> rows)
   std::vector<float> momentum(rows.size()), second(t.second ? rows.size() : 0);
   if (t.momentum) read(t.momentum, momentum);
   if (t.second) read(t.second, second);
+#pragma omp parallel for schedule(static)
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const std::uint32_t index = missed.index()[i / d];
     if (index == 0) continue;

@@ -150,14 +150,14 @@ class ShardedHead : public Head {
     if (options_.hard_neighbours == 0) {
       return {.step = step, .classes = sample_classes(o, shard(), all_labels, step)};
     }
-    const CertainClasses certain = add_neighbours(o, neighbours_, all_labels);
+    const CertainClasses certain = add_neighbours(o, neighbours_, all_labels, step);
     o.rate = certain.rate;
     return {.step = step, .classes = sample_classes(o, shard(), certain.classes, step)};
   }
 
   void refresh_neighbours(Comm& host) override {
     if (options_.hard_neighbours == 0) return;
-    neighbours_ = {};  // frees its memory
+    // If the search fails, the neighbours stay as they are.
     neighbours_ = find_neighbours(
         ops_, host, neighbour_options(options_),
         [this](RowRange classes, std::span<float> rows) { read_current(classes, rows); });
@@ -539,11 +539,33 @@ void keep_in_file(const HeadMemoryOptions& o, const CentreBytes& table, std::int
   m.active += static_cast<std::uint64_t>(lists * ranges) * sizeof(PageRange);
 }
 
+/// Returns the most neighbours in a micro-batch. They may all be in one shard.
+std::int64_t neighbours_in_shard(const HeadMemoryOptions& o) {
+  const std::int64_t labels = o.samples * o.head.labels_per_image;
+  return most_neighbours(o.head.sample_rate.largest(), o.head.classes,
+                         labels * o.head.hard_neighbours * o.head.sample_unit);
+}
+
+/// Returns the expected active rows of a micro-batch.
+std::int64_t active_rows(const HeadMemoryOptions& o, std::int64_t rows) {
+  std::int64_t certain = o.samples * o.head.labels_per_image;
+  // A single shard has neighbours in place of random classes.
+  if (o.world_size > 1) certain += neighbours_in_shard(o);
+  return expected_active(o.head.sample_rate.largest(), rows, certain);
+}
+
+/// Returns the rows with gradients in a step of several micro-batches, of which one has `active`.
+/// Each micro-batch adds its labels and their neighbours; all share the sampled classes.
+std::int64_t summed_rows(const HeadMemoryOptions& o, std::int64_t rows, std::int64_t active) {
+  const std::int64_t certain = o.samples * o.head.labels_per_image + neighbours_in_shard(o);
+  return std::min(rows, active + (o.head.gradient_acc - 1) * certain);
+}
+
 void plan_neighbours(const HeadMemoryOptions& o, HeadMemory& m) {
   if (o.head.hard_neighbours == 0) return;
   const NeighbourBytes bytes = neighbour_bytes(neighbour_options(o.head), o.world_size, o.gpu);
   m.graph = bytes.table;
-  m.neighbours = bytes.table + bytes.host;
+  m.neighbours = 2 * bytes.table + bytes.host;  // the neighbours before a search, and those found
   for (const std::size_t buffer : {bytes.own, bytes.others, bytes.products}) {
     if (o.gpu) {
       m.buffers += gpu_allocation(buffer);
@@ -606,9 +628,9 @@ std::unique_ptr<Head> make_head(Ops& ops, Comm& comm, const HeadOptions& options
 
 HeadMemory head_memory(const HeadMemoryOptions& o) {
   const std::int64_t rows = o.head.positions().shard(0, o.world_size).size();
-  const std::int64_t n = o.samples, labels = n * o.head.labels_per_image;
+  const std::int64_t n = o.samples;
   const std::int64_t row_size = o.head.centre_size(), d = row_size / o.head.sub_centres;
-  const std::int64_t active = expected_active(o.head.sample_rate.largest(), rows, labels);
+  const std::int64_t active = active_rows(o, rows);
   const CentreBytes table = ClassCentres::bytes(rows, centre_options(o.head));
   const MarginSoftmaxOptions softmax = softmax_options(o.head, rows);
   const ExchangeBytes exchange(n, o.head, o.world_size);
@@ -621,12 +643,7 @@ HeadMemory head_memory(const HeadMemoryOptions& o) {
                .teacher = o.head.distillation.on() ? teacher_table(o.head, rows).bytes() : 0,
                .buffers = exchange.total()};
   if (o.head.gradient_acc > 1) {
-    // Every micro-batch adds the classes of its samples and, as expected for this shard, their
-    // neighbours; all share the sampled classes.
-    const std::int64_t near = std::min(labels * o.head.hard_neighbours / o.world_size, active / 2);
-    const std::int64_t summed =
-        std::min(rows, active + (o.head.gradient_acc - 1) * (labels + near));
-    m.gradients = AccumulatedGradients::bytes(summed, row_size);
+    m.gradients = AccumulatedGradients::bytes(summed_rows(o, rows, active), row_size);
   }
   if (o.gpu) {
     const MarginPlanOptions margin{

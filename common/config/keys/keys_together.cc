@@ -85,6 +85,11 @@ void check_sampler(const JobConfig& job, const JobOrigin& origin) {
          "found \"separate\", expected \"one\" with sampler \"hard\": the nearest classes may be "
          "in another head; remove one of the two keys");
   }
+  if (job.centre_storage == CentreStorage::kDisk) {
+    fail("centre_storage",
+         "found \"disk\", expected \"device\" with sampler \"hard\", whose search would read the "
+         "whole file many times; remove one of the two keys");
+  }
 }
 
 /// Rejects batch norms over one sample. With sync_bn this depends on the number of workers and is

@@ -25,8 +25,8 @@ milliseconds of_seconds(double seconds) {
 }  // namespace
 
 Activity activity_of(std::string_view phase) {
-  // All workers find neighbours at the same time, between steps.
-  if (phase == "evaluate" || phase == "neighbours") return Activity::kEvaluation;
+  if (phase == "evaluate") return Activity::kEvaluation;
+  if (phase == "neighbours") return Activity::kSearch;
   return std::ranges::count(kWriting, phase) > 0 ? Activity::kCheckpoint : Activity::kStep;
 }
 
@@ -37,7 +37,9 @@ void Pace::add(const proto::Progress& progress, bool step_done) {
     if (activity == Activity::kStep) {
       of_steps += sample.seconds();
     } else if (sample.longest() >= kShortestPause) {
-      double& longest = activity == Activity::kCheckpoint ? checkpoint_ : evaluation_;
+      double& longest = activity == Activity::kCheckpoint   ? checkpoint_
+                        : activity == Activity::kEvaluation ? evaluation_
+                                                            : search_;
       longest = std::max(longest, sample.longest());
     }
   }
@@ -61,6 +63,8 @@ milliseconds Pace::limit(std::string_view phase, const PaceLimits& limits) const
     case Activity::kEvaluation:
       return times(evaluation_,
                    evaluation_ == 0 ? limits.unknown : kFloorsOfEvaluation * limits.floor);
+    case Activity::kSearch:
+      return times(search_ == 0 ? kLongest : search_, limits.unknown);
     case Activity::kStep:
       break;
   }

@@ -19,10 +19,11 @@ struct PaceLimits {
 };
 
 /// Kind of a phase. The kinds have different usual durations.
-enum class Activity { kStep, kCheckpoint, kEvaluation };
+enum class Activity { kStep, kCheckpoint, kEvaluation, kSearch };
 
 /// Returns kCheckpoint for every phase that writes files, including logs and the model, and
-/// kEvaluation also for the search of neighbours. Unknown phases count as kStep. Pure.
+/// kSearch for the search of neighbours (docs/head.md#hard-negatives). Unknown phases count as
+/// kStep. Pure.
 Activity activity_of(std::string_view phase);
 
 /// Measures one generation, because each begins with slow first steps.
@@ -38,6 +39,7 @@ class Pace {
   ///   evaluation `unknown`.
   /// - Checkpoint: `factor` times the longest one, at least `unknown`, because a disk can be slow
   ///   for a while.
+  /// - Search: `factor` times the longest one, at least `unknown`. Before the first search an hour.
   /// Never less than `floor`. Pure.
   [[nodiscard]] std::chrono::milliseconds limit(std::string_view phase,
                                                 const PaceLimits& limits) const;
@@ -51,6 +53,7 @@ class Pace {
   std::int64_t first_ = 0;  ///< number of the first step seen
   double checkpoint_ = 0;   ///< longest, in seconds; 0: none seen
   double evaluation_ = 0;
+  double search_ = 0;
 };
 
 }  // namespace pfc

@@ -158,6 +158,8 @@ TEST(ParseJob, ReadsTheSamplerAndRejectsKeysThatExcludeHardNegatives) {
   EXPECT_THAT(
       refusal(R"({"sampler": "hard", "sample_rate": 0.1, "heads": "separate", "rec": ["a", "b"]})"),
       HasSubstr("heads: found \"separate\", expected \"one\" with sampler \"hard\""));
+  EXPECT_THAT(refusal(R"({"sampler": "hard", "sample_rate": 0.1, "centre_storage": "disk"})"),
+              HasSubstr("centre_storage: found \"disk\", expected \"device\" with sampler"));
 }
 
 TEST(ParseJob, LimitsSubCentres) {

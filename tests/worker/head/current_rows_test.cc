@@ -21,32 +21,16 @@ class CurrentRows : public OnHeadDevice<CurrentRowsCase> {
   const TestDevice device_ = std::get<0>(GetParam());
 };
 
-/// Makes steps in which few classes are active.
-void train_a_little(Ops& ops, Head& head) {
-  const auto memory = ops.allocate(kReadSamples * kReadDimension * sizeof(float));
-  const Tensor embeddings(memory->data(), DType::kFloat32, {kReadSamples, kReadDimension});
-  for (std::int64_t step = 1; step <= 12; ++step) {
-    const MicroBatch batch =
-        random_batch(kReadSamples, kReadClasses, kReadDimension, static_cast<std::uint64_t>(step));
-    ops.copy_to_device(embeddings, batch.embeddings.data());
-    const ActiveCentres active = head.sample(batch.labels, step);
-    head.run({.all_embeddings = embeddings,
-              .all_labels = batch.labels,
-              .active = active,
-              .update = step});
-  }
-}
-
 TEST_P(CurrentRows, AreThoseAfterAllUpdatesAndChangeNothing) {
   run_ranks(1, [&](Comm& comm) {
     const auto ops = device_.make(1);
     StagedComm staged(*ops, comm);
-    const auto head = make_head(*ops, staged,
-                                {.classes = kReadClasses,
-                                 .embedding_size = kReadDimension,
-                                 .sample_rate = 0.1,
-                                 .optimizer = std::get<1>(GetParam())});
-    train_a_little(*ops, *head);
+    const HeadOptions o{.classes = kReadClasses,
+                        .embedding_size = kReadDimension,
+                        .sample_rate = 0.1,
+                        .optimizer = std::get<1>(GetParam())};
+    const auto head = make_head(*ops, staged, o);
+    train_a_little(*ops, *head, o, kReadSamples);
     const auto stored = [&] {
       std::vector<float> rows(kReadClasses * kReadDimension);
       copy_rows_to_host(*ops, rows.data(), head->state().centres);

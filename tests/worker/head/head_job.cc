@@ -28,6 +28,7 @@ class RankRun {
       head_->follow([&job](std::int64_t update) { return job.settings_of(update); });
     }
     *head_->state().loss = job.loss_state;
+    if (job.options.hard_neighbours > 0) *head_->state().neighbours = job.neighbours;
     if (!job.centres.empty()) {
       each_piece(head_->state().centres, PageUse::kChange,
                  [&](RowRange rows, const ScaledRows& centres) {
@@ -211,6 +212,22 @@ MicroBatch random_batch(std::int64_t samples, std::int64_t classes, std::int64_t
   std::uniform_int_distribution<std::int64_t> label(0, classes - 1);
   for (std::int64_t i = 0; i < samples; ++i) batch.labels.push_back(label(generator));
   return batch;
+}
+
+void train_a_little(Ops& ops, Head& head, const HeadOptions& o, std::int64_t samples) {
+  const auto memory =
+      ops.allocate(static_cast<std::size_t>(samples * o.embedding_size) * sizeof(float));
+  const Tensor embeddings(memory->data(), DType::kFloat32, {samples, o.embedding_size});
+  for (std::int64_t step = 1; step <= 12; ++step) {
+    const MicroBatch batch =
+        random_batch(samples, o.classes, o.embedding_size, static_cast<std::uint64_t>(step));
+    ops.copy_to_device(embeddings, batch.embeddings.data());
+    const ActiveCentres active = head.sample(batch.labels, step);
+    head.run({.all_embeddings = embeddings,
+              .all_labels = batch.labels,
+              .active = active,
+              .update = step});
+  }
 }
 
 }  // namespace pfc::testing

@@ -30,6 +30,7 @@ struct HeadJob {
   std::vector<std::int64_t> updates_left_out = {};  ///< numbers of the skipped updates
   LossState loss_state = {};                        ///< before the first micro-batch
   std::vector<float> teacher_centres = {};          ///< [C, E], of length 1
+  ClassNeighbours neighbours = {};                  ///< only with hard_neighbours
   int reads_ahead = 0;   ///< micro-batches whose rows are read before their turn
   bool resumes = false;  ///< before each micro-batch, the head gets its state as from a checkpoint
   [[nodiscard]] bool left_out(std::int64_t update) const {
@@ -67,6 +68,8 @@ HeadOutcome<double> reference_head(const HeadJob& job);
 /// Returns random embeddings of length about 1, and labels.
 MicroBatch random_batch(std::int64_t samples, std::int64_t classes, std::int64_t dimension,
                         std::uint64_t seed);
+/// Makes steps 1 to 12 with random samples on one worker.
+void train_a_little(Ops& ops, Head& head, const HeadOptions& o, std::int64_t samples);
 /// Adds a teacher whose embeddings and centres have E numbers.
 void add_teacher(HeadJob& job, const LogitDistillation& distillation);
 /// Gives each sample 1 to labels_per_image different labels; the first is its present one.

@@ -323,7 +323,7 @@ TEST(HeadMemory, CountsTheNeighboursOfAllClassesAndTheSearch) {
   EXPECT_EQ(m.graph, 1003u * 4 * 4);
   // Rank 0 has 502 rows: cosines of their neighbours, and two copies of rows, one on the device.
   const std::size_t rows = 2 * 502 * 8;
-  EXPECT_EQ(m.neighbours, m.graph + (502 * 4 + 2 * rows + 502 * 502) * 4);
+  EXPECT_EQ(m.neighbours, 2 * m.graph + (502 * 4 + 2 * rows + 502 * 502) * 4);
   std::size_t allocated = 0;
   testing::run_ranks(2, [&](Comm& comm) {
     CountingOps ops(1);
@@ -342,6 +342,27 @@ TEST(HeadMemory, CountsTheNeighboursOfAllClassesAndTheSearch) {
   o.head.hard_neighbours = 4;
   EXPECT_GE(head_memory(o).buffers, buffers + allocated);
   EXPECT_EQ(head_memory(o).neighbours, m.neighbours);
+}
+
+// One shard may have the neighbours of all labels, at most half of what the job draws.
+TEST(HeadMemory, ExpectsAllNeighboursInOneShard) {
+  HeadMemoryOptions o{.head = {.classes = 10'000, .embedding_size = 8, .gradient_acc = 3},
+                      .world_size = 4,
+                      .samples = 6};
+  o.head.sample_rate = 0.1;
+  const auto rows_more = [&](std::int64_t degree, std::int64_t unit) {
+    o.head.sample_unit = unit;
+    o.head.hard_neighbours = 0;
+    const std::uint64_t without = head_memory(o).gradients;
+    o.head.hard_neighbours = degree;
+    return head_memory(o).gradients - without;
+  };
+  const auto bytes = [](std::int64_t rows) {
+    return AccumulatedGradients::bytes(rows + 1000, 8) - AccumulatedGradients::bytes(1000, 8);
+  };
+  EXPECT_EQ(rows_more(4, 1), bytes(3 * 6 * 4));
+  EXPECT_EQ(rows_more(4, 8), bytes(3 * 6 * 4 * 8));
+  EXPECT_EQ(rows_more(400, 1), bytes(3 * 500));
 }
 
 TEST(HeadMemory, CountsSubCentres) {

@@ -72,11 +72,15 @@ class Reference {
   void micro_batch(const MicroBatch& batch, std::int64_t step) {
     const auto n = static_cast<std::int64_t>(batch.labels.size());
     settings_ = job_.settings_of(step);
-    const std::vector<std::int64_t> active = sample_classes({.classes = o_.classes,
-                                                             .rate = settings_.sample_rate,
-                                                             .hold = o_.sample_hold,
-                                                             .seed = o_.seed},
-                                                            {0, o_.classes}, batch.labels, step);
+    SampleOptions sample_options{.classes = o_.classes,
+                                 .rate = settings_.sample_rate,
+                                 .hold = o_.sample_hold,
+                                 .seed = o_.seed};
+    const CertainClasses certain =
+        add_neighbours(sample_options, job_.neighbours, batch.labels, step);
+    sample_options.rate = certain.rate;
+    const std::vector<std::int64_t> active =
+        sample_classes(sample_options, {0, o_.classes}, certain.classes, step);
     for (const std::int64_t c : active) gradients_[c].resize(static_cast<std::size_t>(d_));
     const std::vector<double> x(batch.embeddings.begin(), batch.embeddings.end());
     out_.losses.push_back(0);

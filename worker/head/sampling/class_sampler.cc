@@ -12,6 +12,7 @@
 
 #include "common/error.h"
 #include "kernels/cpu/sample.h"
+#include "kernels/math/philox.h"
 
 namespace pfc {
 namespace {
@@ -132,13 +133,20 @@ std::vector<std::int64_t> sample_classes(const SampleOptions& options, RowRange 
 }
 
 CertainClasses add_neighbours(const SampleOptions& options, const ClassNeighbours& neighbours,
-                              std::span<const std::int64_t> labels) {
+                              std::span<const std::int64_t> labels, std::int64_t step) {
   check_labels(options, labels);
   CertainClasses certain{.classes = labels_inside({0, options.classes}, labels),
                          .rate = options.rate};
-  if (neighbours.table.empty() || options.rate <= 0 || options.rate >= 1) return certain;
-  const std::vector<std::int64_t> distinct = certain.classes;
+  std::vector<std::int64_t> distinct = certain.classes;
   const std::int64_t others = options.classes - std::ssize(distinct);
+  if (neighbours.table.empty() || options.rate <= 0 || options.rate >= 1 || others == 0 ||
+      distinct.empty()) {
+    return certain;
+  }
+  // The last round is cut off. Without this, labels at low positions would always come first.
+  const std::uint32_t random =
+      random_words(options.seed, Stream::kSamplePhase, static_cast<std::uint32_t>(step), 0).x[0];
+  std::ranges::rotate(distinct, distinct.begin() + random % std::ssize(distinct));
   const double drawn = options.rate * static_cast<double>(others);
   const double most = kHardPart * drawn;
   std::unordered_set<std::int64_t> taken(distinct.begin(), distinct.end());
@@ -173,6 +181,10 @@ double drawn_logit(double rate) { return rate > 0 ? -std::log(rate) : 0; }
 std::int64_t expected_active(double rate, std::int64_t rows, std::int64_t labels) {
   const double sampled = rate * static_cast<double>(rows);
   return std::min(rows, static_cast<std::int64_t>(std::ceil(sampled)) + labels);
+}
+
+std::int64_t most_neighbours(double rate, std::int64_t classes, std::int64_t near) {
+  return std::min(near, static_cast<std::int64_t>(kHardPart * rate * static_cast<double>(classes)));
 }
 
 std::vector<Positive> find_positives(RowRange shard, std::span<const std::int64_t> active,

@@ -41,13 +41,14 @@ struct CertainClasses {
 
 /// Returns the labels and, of their neighbours' blocks of `unit` classes, as many as replace at
 /// most half of the classes that sample_classes() draws on average for these options. The nearest
-/// neighbours of all labels come first, then the second nearest, and so on; those of one rank in
-/// the order of their labels. The rate is lowered, so the expected number of active classes stays
-/// the same. Without neighbours, and at the rates 0 and 1, returns the labels and the unchanged
-/// rate. sample_classes(), given the result as labels and rate, returns the active classes. labels
-/// and exceptions: as for sample_classes(). Pure, so the result is the same on every worker.
+/// neighbours of all labels come first, then the second nearest, and so on. The order of the labels
+/// begins at a random one, which depends on seed and step. The rate is lowered, so the expected
+/// number of active classes stays the same. Without neighbours, at the rates 0 and 1, and if all
+/// classes are labels, returns the labels and the unchanged rate. sample_classes(), given the
+/// result as labels and rate, returns the active classes. labels and exceptions: as for
+/// sample_classes(). Pure, so the result is the same on every worker.
 CertainClasses add_neighbours(const SampleOptions& options, const ClassNeighbours& neighbours,
-                              std::span<const std::int64_t> labels);
+                              std::span<const std::int64_t> labels, std::int64_t step);
 
 /// Returns log(1 / rate), or 0 if the rate is 0. This is added to the logits of the drawn classes
 /// (logQ correction; Bengio and Senecal 2008, arXiv 2507.09331). A class that is not a
@@ -58,6 +59,10 @@ double drawn_logit(double rate);
 /// Returns an estimate of the active classes in a shard of `rows` classes: rows * rate, rounded up,
 /// plus one for each label, at most `rows`. The number drawn varies around rows * rate.
 std::int64_t expected_active(double rate, std::int64_t rows, std::int64_t labels);
+
+/// Returns the most classes that add_neighbours() adds at this rate, if the labels have `near`
+/// neighbours, counted with their blocks. One shard may have them all.
+std::int64_t most_neighbours(double rate, std::int64_t classes, std::int64_t near);
 
 /// Returns the labels in the shard, each with its index in `active`, sorted by that index. labels:
 /// [N, labels_per_image]. REQUIRES: `active` holds every label of the shard.

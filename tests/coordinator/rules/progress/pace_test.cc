@@ -67,11 +67,22 @@ TEST_F(PaceOfAJob, HasSeparateLimitsForCheckpointsAndEvaluations) {
   EXPECT_EQ(pace.limit("checkpoint", limits), 300s) << "the last checkpoint may wait for the disk";
   tells(10, {{"evaluate", 20}, {"checkpoint", 50}}, false);
   EXPECT_EQ(pace.limit("evaluate", limits), 200s);
-  EXPECT_EQ(pace.limit("neighbours", limits), 200s);
   for (const char* phase : {"checkpoint", "write_model", "log", "report"}) {
     EXPECT_EQ(pace.limit(phase, limits), 500s) << phase;
   }
   EXPECT_EQ(pace.limit("forward", limits), 30s) << "these times say nothing about steps";
+}
+
+TEST_F(PaceOfAJob, WaitsLongForASearchOfNeighbours) {
+  steps(1, 10, 0.5);
+  tells(10, {{"evaluate", 20}}, false);
+  EXPECT_EQ(pace.limit("neighbours", limits), 1h) << "it may take far longer than an evaluation";
+  tells(20, {{"neighbours", 5}}, false);
+  EXPECT_EQ(pace.limit("neighbours", limits), 300s);
+  tells(30, {{"neighbours", 70}}, false);
+  EXPECT_EQ(pace.limit("neighbours", limits), 700s);
+  EXPECT_EQ(pace.limit("evaluate", limits), 200s);
+  EXPECT_EQ(pace.limit("forward", limits), 30s);
 }
 
 TEST_F(PaceOfAJob, HasNoLimitBelowTheFloorOrBeyondAnHour) {

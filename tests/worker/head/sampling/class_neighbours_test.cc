@@ -11,8 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/error.h"
 #include "kernels/cpu/margin/tile_products.h"
 #include "kernels/make_ops.h"
+#include "tests/support/relative_error.h"
+#include "tests/support/staged_comm.h"
 #include "tests/support/thread_comm.h"
 #include "tests/worker/head/head_devices.h"
 #include "tests/worker/head/head_job.h"
@@ -137,6 +140,22 @@ TEST(NeighboursOnTheCpu, AreFoundAcrossTiles) {
   EXPECT_EQ(neighbours_on(cpu_head_device(), 2, o, rows).table, expected);
 }
 
+// A part has 4096 classes. Only 8 numbers of a row are not 0, so that the reference is fast.
+TEST(NeighboursOnTheCpu, AreFoundAcrossParts) {
+  const NeighbourOptions few{.positions = {.classes = 4200}, .row_size = 8, .degree = 4};
+  NeighbourOptions o = few;
+  o.row_size = 2048;
+  const std::vector<float> numbers = random_class_rows(few);
+  std::vector<float> rows(static_cast<std::size_t>(o.positions.classes * o.row_size));
+  for (std::int64_t c = 0; c < few.positions.classes; ++c) {
+    for (std::int64_t i = 0; i < few.row_size; ++i) {
+      rows[static_cast<std::size_t>(c * o.row_size + 256 * i)] =
+          numbers[static_cast<std::size_t>(c * few.row_size + i)];
+    }
+  }
+  EXPECT_EQ(neighbours_on(cpu_head_device(), 1, o, rows).table, expected_neighbours(few, numbers));
+}
+
 // Rounding the operands to 8 bits changes a cosine by less than 0.01.
 TEST(NeighboursOnTheCpu, AreNearlyTheNearestIfProductsAreBf16) {
   const TestDevice bf16{"Bf16", [](int threads) {
@@ -168,6 +187,79 @@ TEST(NeighboursOnTheCpu, OfRankZeroAreCopiedToAllWorkers) {
     share_neighbours(neighbours, comm);
     EXPECT_EQ(neighbours.degree, 2);
     EXPECT_EQ(neighbours.table, (std::vector<std::int32_t>{1, 2, 0, 2, 0, -1}));
+  });
+}
+
+// The stored rows lack the updates of the steps in which they were not active.
+TEST(NeighboursOnTheCpu, OfAHeadCountTheUpdatesThatItsRowsHaveMissed) {
+  run_ranks(1, [](Comm& comm) {
+    const auto ops = cpu_head_device().make(2);
+    const HeadOptions o{.classes = 300,
+                        .embedding_size = 16,
+                        .sample_rate = 0.1,
+                        .hard_neighbours = 3,
+                        .momentum = 0.9};
+    const auto head = make_head(*ops, comm, o);
+    train_a_little(*ops, *head, o, 6);
+    const auto expected = [&] {
+      std::vector<float> rows(static_cast<std::size_t>(o.classes * o.embedding_size));
+      ops->copy_to_host(rows.data(), head->state().centres);
+      return expected_neighbours(
+          {.positions = o.positions(), .row_size = o.embedding_size, .degree = 3}, rows);
+    };
+    head->refresh_neighbours(comm);
+    const std::vector<std::int32_t> stored = expected();
+    head->settle_all();
+    const std::vector<std::int32_t> settled = expected();
+    ASSERT_NE(stored, settled);
+    EXPECT_EQ(head->state().neighbours->table, settled);
+  });
+}
+
+TEST(NeighboursOnTheCpu, OfEachMicroBatchAreActive) {
+  HeadJob job;
+  job.options = {.classes = 300,
+                 .embedding_size = 16,
+                 .sample_rate = 0.2,
+                 .hard_neighbours = 2,
+                 .seed = 3,
+                 .gradient_acc = 2};
+  job.centres = random_matrix(300, 16, 0.2, 8);
+  for (std::uint64_t i = 0; i < 4; ++i) job.micro_batches.push_back(random_batch(9, 300, 16, i));
+  const HeadOutcome<double> random = reference_head(job);
+  job.neighbours = {.degree = 2,
+                    .table = expected_neighbours(
+                        {.positions = {.classes = 300}, .row_size = 16, .degree = 2}, job.centres)};
+  const HeadOutcome<double> want = reference_head(job);
+  for (const int workers : {1, 3}) {
+    const HeadOutcome<float> got = run_head(job, workers);
+    for (std::size_t i = 0; i < want.losses.size(); ++i) {
+      EXPECT_GT(std::abs(random.losses[i] - want.losses[i]), 1e-3);
+      EXPECT_NEAR(got.losses[i], want.losses[i], 1e-6 * want.losses[i]);
+      EXPECT_LT(relative_error(got.d_embeddings[i], want.d_embeddings[i]), 1e-5);
+    }
+    EXPECT_LT(relative_error(got.centres, want.centres), 1e-5);
+  }
+}
+
+class FailingBroadcast : public StagedComm {
+ public:
+  using StagedComm::StagedComm;
+  void broadcast(const Tensor&, int) override { throw CommError("broadcast: connection lost"); }
+};
+
+// A refresh that fails keeps the neighbours of the one before.
+TEST(NeighboursOnTheCpu, OfAHeadStayIfASearchFails) {
+  run_ranks(1, [](Comm& comm) {
+    const auto ops = cpu_head_device().make(1);
+    const auto head =
+        make_head(*ops, comm,
+                  {.classes = 50, .embedding_size = 16, .sample_rate = 0.1, .hard_neighbours = 3});
+    head->refresh_neighbours(comm);
+    const std::vector<std::int32_t> before = head->state().neighbours->table;
+    FailingBroadcast failing(*ops, comm);
+    EXPECT_THROW(head->refresh_neighbours(failing), CommError);
+    EXPECT_EQ(head->state().neighbours->table, before);
   });
 }
 

@@ -235,18 +235,19 @@ TEST_F(ClassSampler, AddsTheNearestNeighboursOfAllLabelsFirst) {
   const ClassNeighbours next = next_classes(1000, 4);
   const Classes labels{500, 10, 500, 999};
   const auto certain = [&](double rate, std::int64_t unit = 1) {
-    return add_neighbours({.classes = 1000, .rate = rate, .unit = unit}, next, labels);
+    return add_neighbours({.classes = 1000, .rate = rate, .unit = unit}, next, labels, 0);
   };
   // Of the 997 other classes, 0.4 % to 2.7 % are drawn, and neighbours replace half of these.
   EXPECT_EQ(certain(0.001).classes, (Classes{10, 500, 999}));
-  EXPECT_EQ(certain(0.0041).classes, (Classes{10, 11, 500, 501, 999}));
-  EXPECT_EQ(certain(0.009).classes, (Classes{0, 10, 11, 12, 500, 501, 999}));
+  // In step 0 the order of the labels is 999, 10, 500.
+  EXPECT_EQ(certain(0.0041).classes, (Classes{0, 10, 11, 500, 999}));
+  EXPECT_EQ(certain(0.009).classes, (Classes{0, 1, 10, 11, 500, 501, 999}));
   EXPECT_EQ(certain(0.027).classes,
             (Classes{0, 1, 2, 3, 10, 11, 12, 13, 14, 500, 501, 502, 503, 504, 999}));
-  EXPECT_EQ(certain(0.017, 4).classes, (Classes{8, 9, 10, 11, 500, 501, 502, 503, 999}));
+  EXPECT_EQ(certain(0.017, 4).classes, (Classes{0, 1, 2, 3, 8, 9, 10, 11, 500, 999}));
   EXPECT_EQ(certain(0).classes, (Classes{10, 500, 999}));
   EXPECT_EQ(certain(1).rate, 1);
-  const CertainClasses without = add_neighbours({.classes = 1000, .rate = 0.2}, {}, labels);
+  const CertainClasses without = add_neighbours({.classes = 1000, .rate = 0.2}, {}, labels, 0);
   EXPECT_EQ(without.classes, (Classes{10, 500, 999}));
   EXPECT_EQ(without.rate, 0.2);
 }
@@ -257,7 +258,7 @@ TEST_F(ClassSampler, NeighboursDoNotChangeTheExpectedNumberOfActiveClasses) {
   for (std::int64_t i = 0; i < 300; ++i) labels.push_back(i * 331);
   for (const auto& [rate, unit] : {std::pair{0.01, 1}, {0.1, 1}, {0.1, 8}}) {
     const SampleOptions options{.classes = kClasses, .rate = rate, .unit = unit, .seed = 3};
-    const CertainClasses certain = add_neighbours(options, next, labels);
+    const CertainClasses certain = add_neighbours(options, next, labels, 0);
     EXPECT_GT(certain.classes.size(), 790u);
     SampleOptions lower = options;
     lower.rate = certain.rate;
@@ -284,12 +285,44 @@ TEST_F(ClassSampler, AddsNeighboursOfAllLabelsOfASampleAndSkipsMissingOnes) {
   ClassNeighbours next = next_classes(100, 2);
   next.table[2 * 50] = -1;
   const SampleOptions options{.classes = 100, .rate = 0.3, .labels_per_image = 2};
-  EXPECT_EQ(add_neighbours(options, next, Classes{50, 70, 20, -1}).classes,
+  EXPECT_EQ(add_neighbours(options, next, Classes{50, 70, 20, -1}, 0).classes,
             (Classes{20, 21, 22, 50, 52, 70, 71, 72}));
   EXPECT_THAT(testing::message_of<InputError>([&] {
-                static_cast<void>(add_neighbours(options, next, Classes{1, 2, 3, 100}));
+                static_cast<void>(add_neighbours(options, next, Classes{1, 2, 3, 100}, 0));
               }),
               ::testing::HasSubstr("label 100 of sample 1"));
+}
+
+TEST_F(ClassSampler, AddsNoNeighboursIfEveryClassIsALabel) {
+  const CertainClasses certain =
+      add_neighbours({.classes = 5, .rate = 0.3}, next_classes(5, 2), Classes{4, 3, 2, 1, 0}, 1);
+  EXPECT_EQ(certain.classes, (Classes{0, 1, 2, 3, 4}));
+  EXPECT_EQ(certain.rate, 0.3);
+}
+
+// Only 9 of the 20 labels' nearest neighbours fit.
+TEST_F(ClassSampler, CutsOffTheNeighboursOfOtherLabelsInEachStep) {
+  const ClassNeighbours next = next_classes(1000, 2);
+  Classes labels;
+  for (std::int64_t i = 0; i < 20; ++i) labels.push_back(i * 50);
+  const SampleOptions options{.classes = 1000, .rate = 0.019, .seed = 7};
+  std::vector<int> times(20);
+  for (std::int64_t step = 1; step <= 400; ++step) {
+    const CertainClasses certain = add_neighbours(options, next, labels, step);
+    ASSERT_EQ(certain.classes, add_neighbours(options, next, labels, step).classes);
+    ASSERT_EQ(certain.classes.size(), 29u);
+    for (std::size_t i = 0; i < 20; ++i) {
+      times[i] += std::ranges::binary_search(certain.classes, labels[i] + 1) ? 1 : 0;
+    }
+  }
+  // Each has probability 9 / 20. Six standard deviations of 400 draws are 60.
+  for (const int each : times) EXPECT_NEAR(each, 180, 60);
+}
+
+TEST_F(ClassSampler, LimitsTheExpectedNeighbours) {
+  EXPECT_EQ(most_neighbours(0.1, 1000, 30), 30);
+  EXPECT_EQ(most_neighbours(0.1, 1000, 300), 50);
+  EXPECT_EQ(most_neighbours(0, 1000, 300), 0);
 }
 
 TEST_F(ClassSampler, NamesALabelThatNoWorkerOwns) {
