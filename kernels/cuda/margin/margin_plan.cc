@@ -29,7 +29,7 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t multiple) {
 /// are written once and read twice. But starting and ending a tile's nine kernels (with sub-centres
 /// twelve) takes 45 us (on an H200, measured with tiles of 2048 and 4224 classes, one centre each).
 /// So a GPU with fast memory or a small cache uses large tiles (docs/benchmarks/h200.md).
-std::int64_t rows_of_tile(const MarginPlanOptions& o, std::int64_t row_bytes) {
+std::int64_t rows_of_gpu_tile(const MarginPlanOptions& o, std::int64_t row_bytes) {
   constexpr double kTileSeconds = 45e-6, kTimesMoved = 3;
   constexpr std::int64_t kLargeTileBytes = std::int64_t{512} << 20;
   const std::int64_t cache = o.gpu.l2_bytes * 3 / 4;
@@ -75,7 +75,7 @@ MarginPlan::MarginPlan(const MarginPlanOptions& o)
   const bool distilled = o.teacher_dimension > 0;
   const std::int64_t factor_bytes = o.bf16_products ? kHalfBytes : distilled ? kFloatBytes : 0;
   const std::int64_t teacher_bytes = distilled ? n * kFloatBytes + padded_teacher * operand : 0;
-  tile = rows_of_tile(
+  tile = rows_of_gpu_tile(
       o, n * (kFloatBytes + factor_bytes) + d * (operand + kFloatBytes) + teacher_bytes);
 
   // Enough slots for four blocks per multiprocessor; a block has 128 samples and one slot.

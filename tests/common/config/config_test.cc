@@ -658,7 +658,7 @@ TEST(ToJson, RoundTripsEveryKey) {
       "margin_update": {"initial": [1.0, 0.5, 0.25], "start_epoch": 0.5, "end_epoch": 1.0,
                         "increase": "linear"},
       "read": "sequential", "stage": "/dev/shm",
-      "val_targets": ["v"], "val_rec": "w", "image_mean": [0.25, 0.5, 0.75], "image_std": [0.25, 0.25, 0.25], "export": ["onnx", "pt"], "notes": "n", "output": "o", "init_from": "i", "teacher": "t", "distill_embeddings": "mse", "teacher_precision": "fp32", "device": "cuda",
+      "val_targets": ["v"], "val_rec": "w", "image_mean": [0.25, 0.5, 0.75], "image_std": [0.25, 0.25, 0.25], "export": ["onnx", "pt"], "notes": "n", "output": "o", "sampler": "hard", "init_from": "i", "teacher": "t", "distill_embeddings": "mse", "teacher_precision": "fp32", "device": "cuda",
       "parameters": [{"names": "fc.*", "lr": 0.5}, {"names": "centres", "weight_decay": 0.25}],
       "freeze": ["conv1*"], "init_from_names": ["layer*"], "init_centres": "mean"})"));
   const json defaults = to_json(JobConfig{});
@@ -676,6 +676,8 @@ TEST(ToJson, RoundTripsEveryKey) {
   separate["val_resize"] = 0;
   separate["distill_logits"] = 0.0;
   separate["sample_unit"] = 1;
+  separate["sampler"] = "random";
+  shared["sample_correction"] = false;
   shared["feature_size"] = separate["feature_size"] = 0;  // only with network "none"
   shared["loss"] = defaults["loss"];
   shared["optimizer"] = "sgd";
