@@ -47,8 +47,8 @@ struct MarginPlan {
   std::int64_t padded_samples = 0;
   std::int64_t padded_dimension = 0;
   std::int64_t padded_teacher = 0;  ///< E'
-  /// Number of rows in a tile (rows_of_tile() in margin_plan.cc). A multiple of 128, the tile size
-  /// of a matrix product on a multiprocessor. Every tile has whole classes.
+  /// Number of rows in a tile (rows_of_gpu_tile() in margin_plan.cc). A multiple of 128, the tile
+  /// size of a matrix product on a multiprocessor. Every tile has whole classes.
   std::int64_t tile = 0;
   /// Number of parts into which the classes of a tile are divided for the statistics of the
   /// logits, so that enough blocks run at once.
