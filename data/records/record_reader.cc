@@ -55,8 +55,8 @@ RecordReader::Part RecordReader::parse_part(std::uint64_t offset, std::span<cons
   }
   if (part.bytes > bytes() - offset - kPartHeaderBytes) {
     throw DamagedImage(
-        fmt::format("{}: a part of {} bytes, but the file ends after {}: it is cut "
-                    "short",
+        fmt::format("{}: a part of {} bytes, but the file ends after {}: it is "
+                    "truncated",
                     at(offset), part.bytes, bytes() - offset - kPartHeaderBytes));
   }
   return part;

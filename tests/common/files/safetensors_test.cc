@@ -163,7 +163,7 @@ TEST_F(Safetensors, RejectsBrokenHeadersWithTheReason) {
   EXPECT_THAT(error_of("{\"t\":", ""), HasSubstr("not JSON"));
   EXPECT_THAT(error_of("{\"t\":" + t + ",\"t\":" + t + "}", four), HasSubstr("'t' twice"));
   EXPECT_THAT(error_of(R"({"t":{"dtype":"F32","dtype":"F32"}})", ""), HasSubstr("twice"));
-  EXPECT_THAT(error_of("{\"t\":" + t + "}", "xx"), HasSubstr("outside the file's 2 bytes"));
+  EXPECT_THAT(error_of("{\"t\":" + t + "}", "xx"), HasSubstr("within the file's 2 bytes"));
   EXPECT_THAT(error_of("{\"t\":" + t + "}", "12345"), HasSubstr("end at byte 4"));
   EXPECT_THAT(error_of(R"({"t":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", four),
               HasSubstr("4 bytes do not fit F32 [2]"));

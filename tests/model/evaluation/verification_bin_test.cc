@@ -128,7 +128,7 @@ TEST_F(VerificationBin, ReportsThatAFileIsTruncated) {
 TEST_F(VerificationBin, ReportsThatAPickleIsNotAVerificationSet) {
   EXPECT_THAT(error("\x80\x04N."), HasSubstr("the pickle is not a list or tuple"));
   EXPECT_THAT(error("\x80\x04]\x85."), HasSubstr("found 1 parts, expected (images, flags)"));
-  EXPECT_THAT(error("\x80\x04]]\x86."), HasSubstr("found 0 images and 0 flags"));
+  EXPECT_THAT(error("\x80\x04]]\x86."), HasSubstr("found no flags"));
   EXPECT_THAT(error("\x80\x04](C\x01xe]\x88\x61\x86."), HasSubstr("found 1 images and 1 flags"));
   EXPECT_THAT(error("\x80\x04](NNe]\x88\x61\x86."), HasSubstr("image 0 is neither bytes"));
   EXPECT_THAT(error("\x80\x04]]K\x02\x61\x86."), HasSubstr("flag 0 is neither true nor false"));
