@@ -122,7 +122,8 @@ class FolderLabels {
         throw InputError(fmt::format(
             "{}: no image has a label, and images are {} and {}; expected {}, or a folder for each "
             "person, all of them in the same folder",
-            origin.string(), place_of(first.string()), place_of(name), kExpectedMembers));
+            origin.string(), place_of(first.string()),
+            place_of(folder.empty() ? folders_.rbegin()->first : name), kExpectedMembers));
       }
       label_of[place] = names.size();
       names.append(folder.filename().string());
