@@ -26,6 +26,7 @@ struct GroupHeader {
   std::uint32_t magic = kGroupMagic;
   std::uint32_t checksum = 0;  ///< of the whole group, computed with 0 here
   std::uint64_t offset = 0;    ///< of the group in the file
+  std::uint32_t name = 0;      ///< CRC-32C of the file's name: old blocks of the disk do not match
   std::uint32_t count = 0;     ///< pages
   std::array<std::uint32_t, UndoLog::kMostPages> pages{};
 };
@@ -35,19 +36,23 @@ std::string_view group_text(const PageBuffer& bytes, std::size_t pages) {
   return {reinterpret_cast<const char*>(bytes.page(0)), pages * kPageBytes};
 }
 
-bool begins_group(const GroupHeader& header, std::uint64_t offset) {
-  return header.magic == kGroupMagic && header.offset == offset && header.count > 0 &&
-         header.count <= UndoLog::kMostPages;
+std::uint32_t number_of_name(const std::filesystem::path& path) {
+  return crc32c(path.filename().string());
+}
+
+bool begins_group(const GroupHeader& header, std::uint64_t offset, std::uint32_t name) {
+  return header.magic == kGroupMagic && header.offset == offset && header.name == name &&
+         header.count > 0 && header.count <= UndoLog::kMostPages;
 }
 
 /// Returns whether a group begins at one of the pages from this offset on.
-bool has_group_after(const RegularFile& file, std::uint64_t offset) {
+bool has_group_after(const RegularFile& file, std::uint64_t offset, std::uint32_t name) {
   const PageBuffer page(1);
   GroupHeader header;
   for (; offset < file.bytes(); offset += kPageBytes) {
     if (file.read_at(offset, {page.page(0), kPageBytes}) < kPageBytes) return false;
     std::memcpy(&header, page.page(0), kPageBytes);
-    if (begins_group(header, offset)) return true;
+    if (begins_group(header, offset, name)) return true;
   }
   return false;
 }
@@ -68,7 +73,8 @@ void PageBuffer::Free::operator()(std::byte* bytes) const {
   ::operator delete (bytes, std::align_val_t{kPageBytes});
 }
 
-UndoLog::UndoLog(const std::filesystem::path& path) : file_(create_log(path), path.string()) {
+UndoLog::UndoLog(const std::filesystem::path& path)
+    : file_(create_log(path), path.string()), name_(number_of_name(path)) {
   file_.sync();
 }
 
@@ -106,7 +112,8 @@ void UndoLog::advance(Lock& lock) {
 }
 
 void UndoLog::write(Group& group) {
-  GroupHeader header{.offset = end_, .count = static_cast<std::uint32_t>(group.pages.size())};
+  GroupHeader header{
+      .offset = end_, .name = name_, .count = static_cast<std::uint32_t>(group.pages.size())};
   std::ranges::copy(group.pages, header.pages.begin());
   const std::size_t pages = 1 + group.pages.size();
   std::memcpy(group.bytes.page(0), &header, kPageBytes);
@@ -120,20 +127,21 @@ void UndoLog::write(Group& group) {
 void read_undo_log(const std::filesystem::path& path, bool in_use, std::uint64_t pages,
                    const std::function<void(const PageImage& image, std::uint64_t offset)>& f) {
   const RegularFile file(path);
+  const std::uint32_t name = number_of_name(path);
   const PageBuffer bytes(1 + UndoLog::kMostPages);
   GroupHeader header;
   for (std::uint64_t begin = 0; begin < file.bytes();) {
     const std::size_t first = file.read_at(begin, {bytes.page(0), kPageBytes});
     std::memcpy(&header, bytes.page(0), kPageBytes);
-    const bool known = first == kPageBytes && begins_group(header, begin);
+    const bool known = first == kPageBytes && begins_group(header, begin, name);
     const std::size_t size = 1 + (known ? header.count : UndoLog::kMostPages);
     const std::span<std::byte> images(bytes.page(1), (size - 1) * kPageBytes);
     const std::uint32_t expected = std::exchange(header.checksum, 0);
     std::memcpy(bytes.page(0), &header, kPageBytes);
     if (!known || file.read_at(begin + kPageBytes, images) < images.size() ||
         crc32c(group_text(bytes, size)) != expected) {
-      const bool is_last =
-          file.bytes() - begin <= size * kPageBytes && !has_group_after(file, begin + kPageBytes);
+      const bool is_last = file.bytes() - begin <= size * kPageBytes &&
+                           !has_group_after(file, begin + kPageBytes, name);
       if (in_use && is_last) return;
       throw InputError(path.string() + ": the pages at offset " + std::to_string(begin) +
                        " are damaged");

@@ -41,7 +41,7 @@ struct PageImage {
 class UndoLog {
  public:
   /// Pages of a group, and of one call of add(), at most.
-  static constexpr std::size_t kMostPages = 1019;
+  static constexpr std::size_t kMostPages = 1018;
 
   /// Creates the file, or deletes the content of an existing one. Throws StorageError.
   explicit UndoLog(const std::filesystem::path& path);
@@ -59,8 +59,9 @@ class UndoLog {
   void write(Group& group);
 
   OpenPages file_;
-  std::uint64_t end_ = 0;  // of the file; only the thread that writes uses it
-  Group out_;              // being written; only the thread that writes uses it
+  const std::uint32_t name_;  // CRC-32C of the file's name
+  std::uint64_t end_ = 0;     // of the file; only the thread that writes uses it
+  Group out_;                 // being written; only the thread that writes uses it
   std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_:
