@@ -24,7 +24,7 @@ class WorkerOnAGpu(JobTest):
 
     def trained(self, name, program=WORKER, **keys):
         job = self.job(f"{name}.json", output=str(self.folder / name), val_targets=[],
-                       **{"batch_size": 4, "max_steps": 4, "num_epoch": 2, "device": "cuda", **keys})
+                       **{"batch_size": 8, "max_steps": 4, "num_epoch": 2, "device": "cuda", **keys})
         done = self.succeeded(run(program, "--config", job, env=self.environment))
         return self.of_steps("loss", name), done.stdout
 
@@ -52,7 +52,7 @@ class WorkerOnAGpu(JobTest):
             self.assertEqual("Fp16 Grad Scale" in log, precision == "fp16")
 
     def test_a_job_gives_the_same_bits_with_and_without_cuda_graphs(self):
-        keys = dict(sample_rate=0.5, gradient_acc=2, batch_size=2)
+        keys = dict(sample_rate=0.5, gradient_acc=2, batch_size=4)
         for precision in ("fp32",) if EMULATED else ("fp32", "bf16"):  # the emulation is slow
             for name, graphs in (("graphs", True), ("again", True), ("plain", False)):
                 self.trained(f"{precision}-{name}", precision=precision, cuda_graphs=graphs, **keys)
