@@ -67,7 +67,7 @@ set(PFC_LIBRARIES_THAT_COMPUTE_NOTHING agent common coordinator coordinator_clie
 if(PFC_SANITIZE)  # sanitizer builds do not measure their speed
   list(APPEND PFC_LIBRARIES_THAT_COMPUTE_NOTHING data_verbs evaluation synth tensorboard worker)
 endif()
-if(PFC_SANITIZE MATCHES address AND NOT PFC_TESTS STREQUAL "ALL")  # their tests run in the optimised build
+if(PFC_SANITIZE MATCHES address AND NOT PFC_TESTS STREQUAL "ALL")  # what computes for long is tested in the optimised build
   list(APPEND PFC_LIBRARIES_THAT_COMPUTE_NOTHING backbone comm data head model_files)
 endif()
 

@@ -31,8 +31,8 @@ std::vector<Progress::CommTotal> totals_of(const Communicated& all) {
   return totals;
 }
 
-/// Returns the process's CPU time since its last session: a worker that survives a restart begins
-/// another session.
+/// Returns a function that reads the CPU time that earlier sessions of this process have not
+/// reported. A worker that survives a restart begins another session.
 std::function<double()> cpu_seconds_of_session() {
   static std::atomic<double> reported = 0;
   return [before = reported.load()] {
