@@ -3,6 +3,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <netdb.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -108,6 +109,26 @@ int try_bind(const addrinfo& candidate) {
   return fd >= 0 && ::bind(fd, candidate.ai_addr, candidate.ai_addrlen) == 0 ? 0 : errno;
 }
 
+/// While this exists, new threads of the calling thread get the policy SCHED_BATCH: when they wake
+/// up, they do not preempt a running thread of the usual policy.
+class BatchThreads {
+ public:
+  BatchThreads() {
+    const sched_param priority{};
+    set_ = ::sched_getscheduler(0) == SCHED_OTHER &&
+           ::sched_setscheduler(0, SCHED_BATCH, &priority) == 0;
+  }
+  ~BatchThreads() {
+    const sched_param priority{};
+    if (set_) ::sched_setscheduler(0, SCHED_OTHER, &priority);
+  }
+  BatchThreads(const BatchThreads&) = delete;
+  BatchThreads& operator=(const BatchThreads&) = delete;
+
+ private:
+  bool set_ = false;
+};
+
 /// Creates the TCP device for an address or host name of this machine. Throws InputError that
 /// explains what is wrong with the address. Gloo could resolve it itself, but leaks memory when
 /// the address belongs to another machine.
@@ -129,6 +150,9 @@ std::shared_ptr<gloo::transport::Device> make_gloo_device(const std::string& add
     attr.ai_protocol = a->ai_protocol;
     std::memcpy(&attr.ai_addr, a->ai_addr, a->ai_addrlen);
     attr.ai_addrlen = static_cast<int>(a->ai_addrlen);
+    // While a sender holds the lock of a pair, Gloo's thread does not wait for it, but polls again
+    // and again. It must not preempt the sender, because then it would poll for a whole time slice.
+    const BatchThreads batch;
     return std::make_shared<gloo::transport::tcp::Device>(attr);
   }
   throw InputError(address + ": " + std::generic_category().message(error));

@@ -1,8 +1,11 @@
 // Tests guarantees of Gloo only: NCCL chooses its own order of sums.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "tests/comm/inputs.h"
@@ -87,6 +90,21 @@ TEST(GlooComm, ConnectsProcesses) {
     r.comm.all_reduce_sum(floats);
     const std::vector<float> sums = floats.values();
     for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_EQ(sums[i], sum_of_inputs(3, i));
+    r.comm.barrier();
+  });
+}
+
+TEST(GlooComm, HasThreadsThatDoNotPreemptOthers) {
+  on_devices(gloo(), 2, [](RankOnDevice r) {
+    r.comm.barrier();
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+    if (r.comm.rank() == 0) {
+      int batch = 0;
+      for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        batch += ::sched_getscheduler(std::stoi(task.path().filename())) == SCHED_BATCH ? 1 : 0;
+      }
+      EXPECT_EQ(batch, 4);  // one for each communicator
+    }
     r.comm.barrier();
   });
 }
