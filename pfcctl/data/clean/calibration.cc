@@ -9,16 +9,26 @@ namespace pfc {
 
 namespace {
 
-constexpr std::size_t kFewestOfGroup = 30;  // planted errors found
-constexpr double kTolerance = 1.25;         // planted errors differ a little from real ones
-constexpr double kLowestScore = -std::numeric_limits<double>::infinity();
+constexpr std::int64_t kFewestOfGroup = 30;  // planted errors found
+constexpr double kTolerance = 1.25;          // planted errors differ a little from real ones
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-}  // namespace
+/// The part of right findings among those with scores from `least` on.
+struct Step {
+  double least = 0;
+  double right = 0, all = 0;
+  [[nodiscard]] double part() const { return right / all; }
+};
+using Steps = std::vector<Step>;  // ascending by score and by part
 
-Calibration::Steps Calibration::fitted(const Scores& scores) {
-  std::vector<std::pair<double, bool>> judged;
-  for (const double score : scores.right) judged.emplace_back(score, true);
-  for (const double score : scores.wrong) judged.emplace_back(score, false);
+double part_at(const Steps& steps, double score) {
+  auto step = std::ranges::upper_bound(steps, score, {}, &Step::least);
+  if (step != steps.begin()) --step;
+  return step->part();
+}
+
+/// judged: scores, and whether the findings are right.
+Steps fitted(std::vector<std::pair<double, bool>> judged) {
   std::ranges::sort(judged);
   Steps pooled;
   for (const auto& [score, right] : judged) {
@@ -34,71 +44,96 @@ Calibration::Steps Calibration::fitted(const Scores& scores) {
   return pooled;
 }
 
-/// Returns the part of plausible findings below the 10 % quantile of right scores, below the
-/// median, and above.
-Calibration::Steps Calibration::plausible(Scores scores) {
-  std::ranges::sort(scores.right);
-  std::ranges::sort(scores.found);
-  const std::size_t n = scores.right.size();
-  const double low = scores.right[n / 10], median = scores.right[n / 2];
-  const auto below = [](const std::vector<double>& sorted, double score) {
-    return static_cast<double>(std::ranges::lower_bound(sorted, score) - sorted.begin());
+/// Returns the part of plausible findings with scores below the 10 % quantile of right scores,
+/// below the median, and above. Both arguments are sorted.
+Steps plausible(const std::vector<double>& right, const std::vector<double>& found) {
+  const double low = right[right.size() / 10], median = right[right.size() / 2];
+  const auto count = [](const std::vector<double>& of, double from, double to) {
+    return static_cast<double>(std::ranges::lower_bound(of, to) -
+                               std::ranges::lower_bound(of, from));
   };
-  const auto count = [&](const std::vector<double>& of, double from, double to) {
-    return below(of, to) - below(of, from);
-  };
-  const double infinity = std::numeric_limits<double>::infinity();
-  const double right_above = count(scores.right, median, infinity);
-  const double above = count(scores.found, median, infinity);
+  const double part =
+      count(found, median, kInfinity) / count(right, median, kInfinity);  // of a planted error
   Steps steps;
-  for (const auto& [from, to] : {std::pair(kLowestScore, low), std::pair(low, median)}) {
-    const double found = count(scores.found, from, to);
-    const double expected = count(scores.right, from, to) * above / right_above;
-    const double deviation = std::sqrt(expected * (1 + above / right_above));
-    steps.push_back({.least = from,
-                     .right = std::min(found, kTolerance * expected + 2 * deviation),
-                     .all = found});
-    if (found == 0) steps.back() = {.least = from, .right = 1, .all = 1};
+  for (const auto& [from, to] : {std::pair(-kInfinity, low), std::pair(low, median)}) {
+    const double all = count(found, from, to), expected = count(right, from, to) * part;
+    const double most = kTolerance * expected + 2 * std::sqrt(expected * (1 + part));
+    steps.push_back(
+        {.least = from, .right = all > 0 ? std::min(all, most) : 1, .all = std::max(all, 1.0)});
   }
   steps[0].right = std::min(steps[0].right, steps[0].all * steps[1].part());
   steps.push_back({.least = median, .right = 1, .all = 1});
   return steps;
 }
 
-Calibration::Calibration(const std::vector<Finding>& right, const std::vector<Finding>& wrong,
-                         const std::vector<Finding>& found) {
-  const auto scores_of_group = [&](FindingKind kind, const auto& chosen) {
-    const auto scores_of = [&](const std::vector<Finding>& findings) {
-      std::vector<double> scores;
-      for (const Finding& f : findings) {
-        if (f.kind == kind && chosen(f)) scores.push_back(f.score);
-      }
-      return scores;
-    };
-    return Scores{.right = scores_of(right), .wrong = scores_of(wrong), .found = scores_of(found)};
-  };
-  for (const FindingKind kind : kFindingKinds) {
+/// Sets the confidence of findings for which `sets(finding)`, by all findings for which
+/// `counts(finding)`.
+template <class Sets, class Counts>
+void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged,
+               const Sets& sets, const Counts& counts) {
+  std::vector<std::pair<double, bool>> scores;
+  std::vector<double> right, found;
+  for (const JudgedFinding& j : judged) {
+    if (!counts(j.finding)) continue;
+    scores.emplace_back(j.finding.score, j.right);
+    if (j.right) right.push_back(j.finding.score);
+  }
+  for (const Finding& f : findings) {
+    if (counts(f)) found.push_back(f.score);
+  }
+  if (right.empty()) return;
+  std::ranges::sort(right);
+  std::ranges::sort(found);
+  const Steps by_judged = fitted(std::move(scores)), by_found = plausible(right, found);
+  for (Finding& f : findings) {
+    if (sets(f)) f.confidence = part_at(by_judged, f.score) * part_at(by_found, f.score);
+  }
+}
+
+}  // namespace
+
+void set_confidence(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged) {
+  for (std::size_t k = 0; k < kFindingNames.size(); ++k) {
+    const auto kind = static_cast<FindingKind>(k);
+    const auto of_kind = [&](const Finding& f) { return f.kind == kind; };
     for (const bool few : {false, true}) {
-      Scores of = scores_of_group(kind, [&](const Finding& f) { return f.few_images == few; });
-      if (of.right.size() < kFewestOfGroup)
-        of = scores_of_group(kind, [](const Finding&) { return true; });
-      if (of.right.empty()) continue;
-      fitted_[{kind, few}] = fitted(of);
-      plausible_[{kind, few}] = plausible(std::move(of));
+      const auto of_group = [&](const Finding& f) { return f.kind == kind && f.few_images == few; };
+      if (std::ranges::count_if(judged, [&](const JudgedFinding& j) {
+            return j.right && of_group(j.finding);
+          }) >= kFewestOfGroup) {
+        set_group(findings, judged, of_group, of_group);
+      } else {
+        set_group(findings, judged, of_group, of_kind);
+      }
     }
   }
 }
 
-double Calibration::part_at(const Steps& steps, double score) {
-  auto step = std::ranges::upper_bound(steps, score, {}, &Step::least);
-  if (step != steps.begin()) --step;
-  return step->part();
-}
-
-double Calibration::confidence(const Finding& f) const {
-  const Group group(f.kind, f.few_images);
-  if (!fitted_.contains(group)) return 0;
-  return part_at(fitted_.at(group), f.score) * part_at(plausible_.at(group), f.score);
+std::array<SelfTest, kErrorNames.size()> self_test(const PlantedErrors& planted,
+                                                   const std::vector<JudgedFinding>& judged,
+                                                   double least_confidence) {
+  std::vector<Finding> findings;
+  for (const JudgedFinding& j : judged) findings.push_back(j.finding);
+  set_confidence(findings, judged);
+  std::array<SelfTest, kErrorNames.size()> tests{};
+  std::vector<bool> found(planted.errors.size());
+  // The kind of error that a finding of each FindingKind reports.
+  constexpr std::array kReports = {ErrorKind::kFlipped, ErrorKind::kFlipped, ErrorKind::kSplit,
+                                   ErrorKind::kMerged,  ErrorKind::kCopied,  ErrorKind::kLeaked};
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    if (findings[i].confidence < least_confidence) continue;
+    const auto kind = kReports[static_cast<std::size_t>(findings[i].kind)];
+    SelfTest& test = tests[static_cast<std::size_t>(kind)];
+    ++(judged[i].right ? test.right : test.wrong);
+    if (judged[i].right) found[judged[i].error] = true;
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const PlantedError& e = planted.errors[i];
+    SelfTest& test = tests[static_cast<std::size_t>(e.kind)];
+    ++test.planted[e.small ? 1 : 0];
+    test.found[e.small ? 1 : 0] += found[i] ? 1 : 0;
+  }
+  return tests;
 }
 
 }  // namespace pfc

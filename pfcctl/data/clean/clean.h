@@ -6,8 +6,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "pfcctl/data/clean/finder.h"
-#include "pfcctl/data/clean/planted_errors.h"
+#include "pfcctl/data/clean/calibration.h"
 
 namespace pfc {
 
@@ -16,25 +15,16 @@ struct CleanOptions {
   std::filesystem::path against;     ///< those of test people; empty: none
   std::filesystem::path output = "findings.jsonl";
   double min_confidence = 0.5;  ///< findings below are not written
-  std::uint64_t seed = 1;       ///< of the planted errors
-  FinderOptions finder;
-};
-
-/// Result for the set with planted errors, at the same minimum confidence.
-struct SelfTest {
-  PlantedRecalls recalls{};
-  /// Part of right findings among those that the planted errors caused, by the kind of error that
-  /// they report.
-  std::array<double, kErrorKinds> precision{};
+  int threads = 0;              ///< 0: all cores
 };
 
 /// What was found and written.
 struct Cleaned {
-  std::int64_t images = 0, identities = 0, damaged = 0;  ///< of `embeddings`
+  std::int64_t images = 0, damaged = 0;  ///< of `embeddings`
   CleaningThresholds thresholds;
   std::vector<Finding> findings;  ///< those written
   std::int64_t proposed = 0;      ///< number of images that the findings would change
-  SelfTest self_test;
+  std::array<SelfTest, kErrorNames.size()> self_test{};  ///< at the same minimum confidence
 };
 
 /// Writes one JSON object for each finding to options.output, the most certain first. The file

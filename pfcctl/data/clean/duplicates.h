@@ -18,14 +18,10 @@ struct DuplicateImage {
 /// Compares images with images of their own and of other identities. Thread-safe. Images that
 /// cannot be near duplicates by their angles to a common centre are not read: the angle between two
 /// images is at least the difference of their angles to any third vector.
-class DuplicateSearch {
- public:
-  /// `duplicate`: least cosine. Borrows the others.
-  DuplicateSearch(const LabelledEmbeddings& set, const IdentityCentres& centres, double duplicate)
-      : set_(set),
-        centres_(centres),
-        duplicate_(duplicate),
-        angle_(angle_of(duplicate) + kAngleError) {}
+struct DuplicateSearch {
+  const LabelledEmbeddings& set;
+  const IdentityCentres& centres;
+  double least_cosine = 1;
 
   /// Compares the images of an identity with each other and with those of `others`. Returns each
   /// image to drop once (keep_most_similar()).
@@ -33,18 +29,6 @@ class DuplicateSearch {
                                                   std::span<const std::int64_t> others) const;
   /// Compares one image with those of another identity.
   [[nodiscard]] std::vector<DuplicateImage> with(std::int64_t image, std::int64_t other) const;
-
- private:
-  static constexpr double kAngleError = 1e-3;  // of angles computed from float32 numbers
-
-  using Found = std::vector<DuplicateImage>;
-  void compare(std::int64_t image, std::span<const float> row, std::int64_t other,
-               Found& found) const;
-  void add(std::int64_t a, std::int64_t b, double cosine, Found& found) const;
-
-  const LabelledEmbeddings& set_;
-  const IdentityCentres& centres_;
-  const double duplicate_, angle_;
 };
 
 /// Sorts by image to drop. Keeps each of these once, with the most similar image; of equal ones,

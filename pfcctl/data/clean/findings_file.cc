@@ -2,6 +2,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <array>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,88 +18,72 @@ namespace pfc {
 namespace {
 
 using json = nlohmann::ordered_json;
+using Names = std::map<std::int64_t, std::string>;  // by image
 
-/// The names of some images.
-class ImageNames {
- public:
-  ImageNames(const std::vector<Finding>& findings, const NamedEmbeddings& of) : of_(of) {
-    for (const Finding& f : findings) {
-      for (const std::int64_t image : f.images) names_[image];
-      if (f.image >= 0) names_[f.image];
-      if (f.other_image >= 0) names_[f.other_image];
-    }
-    std::int64_t first = 0;
-    for (const std::filesystem::path& file : of.files) {
-      const std::int64_t end =
-          &file == &of.files.back() ? of.dataset.info().images : of.first_test_image;
-      read(path_of_names(file), first, end);
-      first = end;
-    }
-  }
-
-  [[nodiscard]] json image(std::int64_t image) const {
-    const bool test = image >= of_.first_test_image;
-    json told{{"row", test ? image - of_.first_test_image : image}};
-    if (const std::string& name = names_.at(image); !name.empty()) told["name"] = name;
-    if (test) told["test"] = true;
-    return told;
-  }
-  [[nodiscard]] json identity(std::int64_t label) const {
-    const bool test = label >= of_.first_test_identity;
-    json told{{"label", test ? label - of_.first_test_identity : label}};
-    if (const std::string name = of_.dataset.identity(label); !name.empty()) told["name"] = name;
-    if (test) told["test"] = true;
-    return told;
-  }
-
- private:
-  void read(const std::filesystem::path& file, std::int64_t first, std::int64_t end) {
-    if (!something_at(file)) return;
-    std::int64_t lines = 0;
-    auto next = names_.lower_bound(first);
-    read_lines(file, end_at_interrupt, [&](std::string_view line, std::int64_t number) {
-      lines = number;
-      if (next == names_.end() || next->first != first + number - 1) return;
-      next->second = line;
-      ++next;
-    });
-    if (lines == end - first) return;
-    throw InputError(
-        fmt::format("{}: found {} lines, expected {}, one for each embedding; write "
-                    "it again with pfcctl embed, or move it away",
-                    file.string(), lines, end - first));
-  }
-
-  const NamedEmbeddings& of_;
-  std::map<std::int64_t, std::string> names_;  // by image
-};
-
-const char* action_of(const Finding& f, const NamedEmbeddings& of) {
-  switch (f.kind) {
-    case FindingKind::kWrongLabel:
-      return f.other_identity >= of.first_test_identity ? "drop" : "move";
-    case FindingKind::kSamePerson:
-      return "merge";
-    case FindingKind::kTwoPeople:
-      return "split";
-    case FindingKind::kStranger:
-    case FindingKind::kDuplicate:
-    case FindingKind::kLeaked:
-      return "drop";
-  }
-  return "";
+/// Sets the names of images [first, end) that are in `names`.
+void read_names(const std::filesystem::path& file, std::int64_t first, std::int64_t end,
+                Names& names) {
+  if (!something_at(file)) return;
+  std::int64_t lines = 0;
+  auto next = names.lower_bound(first);
+  read_lines(file, end_at_interrupt, [&](std::string_view line, std::int64_t number) {
+    lines = number;
+    if (next == names.end() || next->first != first + number - 1) return;
+    next->second = line;
+    ++next;
+  });
+  if (lines == end - first) return;
+  throw InputError(
+      fmt::format("{}: found {} lines, expected {}, one for each embedding; write "
+                  "it again with pfcctl embed, or move it away",
+                  file.string(), lines, end - first));
 }
 
-json json_of(const Finding& f, const NamedEmbeddings& of, const ImageNames& names) {
-  json told{{"kind", name_of(f.kind)},
-            {"action", action_of(f, of)},
+/// Returns the names of all images in the findings; empty without a file of names.
+Names names_of(const std::vector<Finding>& findings, const OpenedEmbeddings& of) {
+  Names names;
+  for (const Finding& f : findings) {
+    for (const std::int64_t image : f.images) names[image];
+    for (const std::int64_t image : {f.image, f.other_image}) {
+      if (image >= 0) names[image];
+    }
+  }
+  read_names(path_of_names(of.files.front()), 0, of.first_test_image, names);
+  if (of.files.size() > 1) {
+    read_names(path_of_names(of.files.back()), of.first_test_image, of.dataset->info().images,
+               names);
+  }
+  return names;
+}
+
+/// `key`: "row" or "label". Test images and identities begin at `first_test`.
+json numbered(const char* key, std::int64_t i, std::int64_t first_test, const std::string& name) {
+  const bool test = i >= first_test;
+  json told{{key, test ? i - first_test : i}};
+  if (!name.empty()) told["name"] = name;
+  if (test) told["test"] = true;
+  return told;
+}
+
+json json_of(const Finding& f, const OpenedEmbeddings& of, const Names& names) {
+  constexpr std::array kActions = {"move", "drop", "merge", "split", "drop", "drop"};
+  const auto image = [&](std::int64_t i) {
+    return numbered("row", i, of.first_test_image, names.at(i));
+  };
+  const auto identity = [&](std::int64_t i) {
+    return numbered("label", i, of.first_test_identity, of.dataset->identity(i));
+  };
+  const bool moves_to_test =
+      f.kind == FindingKind::kWrongLabel && f.other_identity >= of.first_test_identity;
+  json told{{"kind", kFindingNames[static_cast<std::size_t>(f.kind)]},
+            {"action", moves_to_test ? "drop" : kActions[static_cast<std::size_t>(f.kind)]},
             {"confidence", f.confidence},
             {"score", f.score}};
-  if (f.image >= 0) told["image"] = names.image(f.image);
-  told["identity"] = names.identity(f.identity);
-  if (f.other_image >= 0) told["other_image"] = names.image(f.other_image);
-  if (f.other_identity >= 0) told["other_identity"] = names.identity(f.other_identity);
-  for (const std::int64_t image : f.images) told["images"].push_back(names.image(image));
+  if (f.image >= 0) told["image"] = image(f.image);
+  told["identity"] = identity(f.identity);
+  if (f.other_image >= 0) told["other_image"] = image(f.other_image);
+  if (f.other_identity >= 0) told["other_identity"] = identity(f.other_identity);
+  for (const std::int64_t i : f.images) told["images"].push_back(image(i));
   for (const auto& [name, value] : f.evidence) {
     const bool whole = std::floor(value) == value;  // a number of images
     told["evidence"][name] = whole ? json(static_cast<std::int64_t>(value)) : json(value);
@@ -112,27 +97,9 @@ std::filesystem::path path_of_names(std::filesystem::path embeddings) {
   return embeddings.replace_extension(".names.txt");
 }
 
-const char* name_of(FindingKind kind) {
-  switch (kind) {
-    case FindingKind::kWrongLabel:
-      return "wrong_label";
-    case FindingKind::kStranger:
-      return "stranger";
-    case FindingKind::kSamePerson:
-      return "same_person";
-    case FindingKind::kTwoPeople:
-      return "two_people";
-    case FindingKind::kDuplicate:
-      return "duplicate";
-    case FindingKind::kLeaked:
-      return "leaked";
-  }
-  return "";
-}
-
 void write_findings(BufferedFile& out, const std::vector<Finding>& findings,
-                    const NamedEmbeddings& of) {
-  const ImageNames names(findings, of);
+                    const OpenedEmbeddings& of) {
+  const Names names = names_of(findings, of);
   for (const Finding& f : findings) {
     out.write(json_of(f, of, names).dump(-1, ' ', false, json::error_handler_t::replace) + '\n');
   }

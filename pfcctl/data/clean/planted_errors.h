@@ -1,18 +1,16 @@
-// Plants errors in the labels of a data set, to measure how many of them are found, and with which
-// scores.
+// Plants errors in the labels of a data set, and judges what is found of them.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
-#include "pfcctl/data/clean/finding.h"
-#include "pfcctl/data/clean/labelled_embeddings.h"
+#include "pfcctl/data/clean/finder.h"
 
 namespace pfc {
 
 enum class ErrorKind { kFlipped, kSplit, kMerged, kCopied, kLeaked };
-inline constexpr std::size_t kErrorKinds = 5;
+inline constexpr std::array kErrorNames = {"wrong_label", "split", "merged", "duplicate", "leaked"};
 
 struct PlantedError {
   ErrorKind kind = ErrorKind::kFlipped;
@@ -21,16 +19,18 @@ struct PlantedError {
   bool small = false;          ///< the person or, if merged, one of the two, had under 5 images
 };
 
-/// Labels with planted errors.
+/// Labels with planted errors. "Before" is without them.
 struct PlantedErrors {
   ImageLabels labels;
   std::vector<PlantedError> errors;
   std::vector<std::int64_t> person;  ///< [images]: the label before; that of the source for a copy
   std::vector<std::int64_t> home;    ///< [labels before]: the label that the person has now
+  /// [images before], [labels before]: the label was probably right. An image agrees with its
+  /// identity; an identity has two such images. Nothing was found about either.
+  std::vector<bool> trusted_images, trusted_people;
 };
 
-/// Plants errors at random places, which `seed` determines. Only images and people of which nothing
-/// was found are changed, because the truth about the others is not known:
+/// Plants errors at random places, which `seed` determines. Changes only trusted images and people:
 /// - flipped: images get a random other label; 1 % of the images. Also all images of 0.1 % of the
 ///   people, who are then strangers;
 /// - split: half of the images of 1 % of the people get a new label;
@@ -39,43 +39,19 @@ struct PlantedErrors {
 ///   copy gets a random other label;
 /// - leaked, if there is a test set: half of the images of 1 % of the people move to it.
 /// At least 100 of each kind, but at most a sixteenth of the people or images. A person is changed
-/// once. REQUIRES: the labels have no copies.
-PlantedErrors plant_errors(const ImageLabels& labels, const std::vector<Finding>& found,
-                           std::uint64_t seed);
+/// once. REQUIRES: the labels have no copies, and `found` is what was found in them.
+PlantedErrors plant_errors(const ImageLabels& labels, const FoundErrors& found, std::uint64_t seed);
 
-/// Whether the planted errors were found, by kind of error, and by size: 5 images or more, fewer.
-struct PlantedRecall {
-  std::int64_t planted = 0, found = 0;
+/// A finding in labels with planted errors of which the truth is known.
+struct JudgedFinding {
+  Finding finding;
+  bool right = false;
+  std::size_t error = 0;  ///< if right: index in PlantedErrors::errors
 };
-using PlantedRecalls = std::array<std::array<PlantedRecall, 2>, kErrorKinds>;
 
-/// Findings that planted errors caused.
-class PlantedFindings {
- public:
-  /// `before`: findings in the set itself. Leaves out those that are found again, because it is not
-  /// known whether they are right, and right ones that are not about a planted error. An identity
-  /// belongs to the person of most of its images. Borrows `planted`.
-  PlantedFindings(const PlantedErrors& planted, const std::vector<Finding>& before,
-                  const std::vector<Finding>& found);
-  [[nodiscard]] const std::vector<Finding>& right() const { return right_; }
-  [[nodiscard]] const std::vector<Finding>& wrong() const { return wrong_; }
-  /// Counts the errors that findings with at least this confidence show. `confidence` is called
-  /// with a finding.
-  template <class F>
-  [[nodiscard]] PlantedRecalls recalls(double least, const F& confidence) const {
-    std::vector<bool> found(planted_.errors.size());
-    for (std::size_t i = 0; i < right_.size(); ++i) {
-      if (confidence(right_[i]) >= least) found[errors_[i]] = true;
-    }
-    return counted(found);
-  }
-
- private:
-  [[nodiscard]] PlantedRecalls counted(const std::vector<bool>& found) const;
-
-  const PlantedErrors& planted_;
-  std::vector<Finding> right_, wrong_;
-  std::vector<std::size_t> errors_;  // [right_]: index of the error
-};
+/// Returns the findings that are right about a planted error, and those that are wrong. Leaves out
+/// findings that are right about something else, and findings about images or people that are not
+/// trusted: these may be real errors. An identity belongs to the person of most of its images.
+std::vector<JudgedFinding> judge(const PlantedErrors& planted, std::vector<Finding> findings);
 
 }  // namespace pfc

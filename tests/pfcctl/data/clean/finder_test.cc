@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 #include "data/open_dataset.h"
-#include "pfcctl/data/clean/agreeing_rows.h"
+#include "pfcctl/data/clean/identity_centres.h"
 #include "tests/pfcctl/data/clean/drawn_embeddings.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
@@ -98,7 +98,7 @@ class Find : public ::testing::Test {
     }
   }
   FoundErrors find(int threads = 2) {
-    return find_errors(LabelledEmbeddings(*dataset_, labels_), {.threads = threads});
+    return find_errors(LabelledEmbeddings(*dataset_, labels_), threads);
   }
   std::set<Said> found(FindingKind kind) {
     std::set<Said> all;
@@ -206,19 +206,6 @@ TEST_F(Find, NothingIfThereAreTooFewPeople) {
   open();
   EXPECT_THAT(message_of<InputError>([&] { find(); }),
               ::testing::HasSubstr("found 29 identities with at least 3 usable images"));
-}
-
-TEST_F(Find, ProgressEndsWithAllOfTheWork) {
-  open();
-  std::map<std::string, std::pair<std::int64_t, std::int64_t>> last;
-  (void)find_errors(
-      LabelledEmbeddings(*dataset_, labels_),
-      {.threads = 1,
-       .progress = [&](const char* doing, const char*, std::int64_t done, std::int64_t all) {
-         last[doing] = {done, all};
-       }});
-  EXPECT_EQ(last.size(), 5u);
-  for (const auto& [doing, progress] : last) EXPECT_EQ(progress.first, progress.second) << doing;
 }
 
 /// Finds pairs and single images by exhaustive comparison of all centres and images.
