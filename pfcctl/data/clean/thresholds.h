@@ -27,8 +27,7 @@ struct CleaningThresholds {
 };
 
 /// Returns `same` and `duplicate`, from at most 20,000 identities. Throws InputError if fewer than
-/// kFewestSamples have three images, or if images of one identity are no more similar than those of
-/// two.
+/// kFewestSamples have three images.
 CleaningThresholds image_thresholds(const LabelledEmbeddings& set, int threads);
 
 /// cosines: of each centre with the nearest other centre of the same set. REQUIRES: not empty.
