@@ -29,6 +29,13 @@ if(PFC_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${PFC_CCACHE})
 endif()
 
+if(PFC_TESTS)
+  find_program(PFC_GOLD ld.gold)  # links in half the time of GNU ld
+  if(PFC_GOLD)
+    add_link_options(-fuse-ld=gold)
+  endif()
+endif()
+
 add_library(pfc_flags INTERFACE)
 target_compile_options(pfc_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;
   -Wnon-virtual-dtor;-Woverloaded-virtual;-Wno-missing-field-initializers>
@@ -60,6 +67,9 @@ set(PFC_LIBRARIES_THAT_COMPUTE_NOTHING agent common coordinator coordinator_clie
 if(PFC_SANITIZE)  # sanitizer builds do not measure their speed
   list(APPEND PFC_LIBRARIES_THAT_COMPUTE_NOTHING data_verbs evaluation synth tensorboard worker)
 endif()
+if(PFC_SANITIZE MATCHES address AND NOT PFC_TESTS STREQUAL "ALL")  # what computes for long is tested in the optimised build
+  list(APPEND PFC_LIBRARIES_THAT_COMPUTE_NOTHING backbone comm data head model_files)
+endif()
 
 # Libraries that parse numbers from bytes or compute on raw memory. UBSan checks their alignment.
 set(PFC_LIBRARIES_THAT_READ_BYTES backbone common data evaluation head kernels)
@@ -72,6 +82,14 @@ if(PFC_SANITIZE)
 endif()
 function(pfc_compile_quickly target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${PFC_QUICK_OPTION}>)
+endfunction()
+
+# Leaves a target's own code uninstrumented: tests of what it computes run in the optimised build, and sanitizers make
+# it several times slower to compile and to run. With PFC_TESTS=ALL those tests run under sanitizers too.
+function(pfc_do_not_sanitize target)
+  if(PFC_SANITIZE AND NOT PFC_TESTS STREQUAL "ALL")
+    target_compile_options(${target} PRIVATE -fno-sanitize=all)
+  endif()
 endfunction()
 
 # pfc_library(common SOURCES a.cc b.cc DEPENDS pfc_x ...) creates the static library pfc_common.

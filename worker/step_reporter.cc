@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string_view>
 #include <utility>
 
@@ -30,17 +31,28 @@ std::vector<Progress::CommTotal> totals_of(const Communicated& all) {
   return totals;
 }
 
-/// Returns a function that reads the process's CPU time and the GPU's telemetry. It opens the GPU
-/// at the first call, because that may take a moment.
+/// Returns a function that reads the CPU time that earlier sessions of this process have not
+/// reported. A worker that survives a restart begins another session.
+std::function<double()> cpu_seconds_of_session() {
+  static std::atomic<double> reported = 0;
+  return [before = reported.load()] {
+    reported = process_work().cpu_seconds;
+    return reported - before;
+  };
+}
+
+/// Returns a function that reads the CPU time and the GPU's telemetry. It opens the GPU at the
+/// first call, because that may take a moment.
 std::function<ProcessVitals()> vitals_of(bool on_host, int gpu_index) {
-  if (on_host) return [] { return ProcessVitals{.cpu_seconds = process_work().cpu_seconds}; };
-  return [gpu_index, gpu = std::shared_ptr<GpuTelemetry>()]() mutable {
+  const std::function<double()> cpu_seconds = cpu_seconds_of_session();
+  if (on_host) return [cpu_seconds] { return ProcessVitals{.cpu_seconds = cpu_seconds()}; };
+  return [cpu_seconds, gpu_index, gpu = std::shared_ptr<GpuTelemetry>()]() mutable {
     if (!gpu) {
       const auto gpus = usable_gpus().gpus;
       const auto own = std::ranges::find(gpus, gpu_index, &Gpu::index);
       gpu = std::make_shared<GpuTelemetry>(own == gpus.end() ? "" : own->pci_bus_id);
     }
-    ProcessVitals vitals{.cpu_seconds = process_work().cpu_seconds};
+    ProcessVitals vitals{.cpu_seconds = cpu_seconds()};
     if (gpu->problem().empty()) vitals.gpu = gpu->read();
     return vitals;
   };

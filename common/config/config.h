@@ -188,8 +188,8 @@ struct JobConfig {
   std::int64_t sample_hold = 1;  ///< steps for which a class stays in the sample
   std::int64_t sample_unit = 1;  ///< classes that are drawn together; a power of two
   Sampler sampler = Sampler::kRandom;
-  std::int64_t hard_neighbours = 16;  ///< with kHard: neighbours of a class in the graph
-  std::int64_t hard_refresh = 2000;   ///< with kHard: steps between two computations of the graph
+  std::int64_t hard_neighbours = 16;  ///< with kHard: nearest classes to find for each
+  std::int64_t hard_refresh = 2000;   ///< with kHard: steps between two searches
   bool sample_correction = false;     ///< makes the loss an estimate of the loss over all classes
   Precision precision = Precision::kFp32;
   CentrePrecision centre_precision = CentrePrecision::kFp32;  ///< type of class centres

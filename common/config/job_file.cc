@@ -1,5 +1,6 @@
 #include "common/config/job_file.h"
 
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -35,10 +36,13 @@ std::string read_job_text(const std::filesystem::path& path) {
     throw InputError(path.string() + ": cannot open this job file: " +
                      std::generic_category().message(errno) + "; check the path");
   }
-  std::string text(kLargestFile + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  std::string text;
+  std::array<char, 1 << 14> part{};
+  do {
+    in.read(part.data(), std::ssize(part));
+    text.append(part.data(), static_cast<std::size_t>(in.gcount()));
+  } while (in && text.size() <= kLargestFile);
   if (in.bad()) throw InputError(path.string() + ": cannot read this job file");
-  text.resize(static_cast<std::size_t>(in.gcount()));
   if (text.size() > kLargestFile) {
     throw InputError(path.string() + ": larger than 1 MiB; expected a job file (JSON)");
   }

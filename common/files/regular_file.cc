@@ -104,7 +104,8 @@ std::size_t RegularFile::read_at(std::uint64_t offset, std::span<std::byte> to) 
 
 std::string read_text(const std::filesystem::path& path, std::size_t most) {
   RegularFile file(path);
-  std::string text(most, '\0');
+  const bool known = file.bytes() > 0;  // files in /proc have content, but a size of 0
+  std::string text(known ? std::min<std::uint64_t>(most, file.bytes()) : most, '\0');
   text.resize(file.read(std::as_writable_bytes(std::span(text))));
   return text;
 }

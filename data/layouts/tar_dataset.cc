@@ -96,6 +96,10 @@ bool is_ignored_member(std::string_view name) {
   }
 }
 
+std::string place_of(const std::string& folder) {
+  return folder.empty() ? "outside of folders" : "in '" + folder + "'";
+}
+
 /// Labels for archives without label members: each folder is one person.
 class FolderLabels {
  public:
@@ -116,9 +120,10 @@ class FolderLabels {
       const fs::path folder = name;
       if (folder.empty() || folder.parent_path() != first.parent_path()) {
         throw InputError(fmt::format(
-            "{}: no image has a label, and images are in '{}' and in '{}'; expected {}, or a "
-            "folder for each person, all of them in the same folder",
-            origin.string(), first.string(), name, kExpectedMembers));
+            "{}: no image has a label, and images are {} and {}; expected {}, or a folder for each "
+            "person, all of them in the same folder",
+            origin.string(), place_of(first.string()),
+            place_of(folder.empty() ? folders_.rbegin()->first : name), kExpectedMembers));
       }
       label_of[place] = names.size();
       names.append(folder.filename().string());

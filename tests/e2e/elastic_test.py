@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -48,6 +49,10 @@ class OneHost(JobTest):
         self.assertEqual((status["world_size"], status["restarts_left"]), (2, 9))
         self.assertEqual(status["idle"], ["slot 1 of host localhost"])
         self.assertIn("pfc_job_slots_idle 1", self.page(port, "/metrics"))
+        self.read_until(process, "Global Step")
+        counted = float(re.search(r'pfc_worker_cpu_seconds_total{.*rank="0".*} (.*)', self.page(port, "/metrics"))[1])
+        used = pathlib.Path(f"/proc/{after[0]}/stat").read_text().rsplit(")")[1].split()[11:13]
+        self.assertLess(counted, sum(map(int, used)) / os.sysconf("SC_CLK_TCK") + 0.1, "the survivor's time counts once")
         self.ends_well(process)
 
     def breakable(self, command):

@@ -17,9 +17,10 @@ namespace pfc::testing {
 inline std::vector<std::byte> read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   check(file.is_open(), "cannot open " + path.string());
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
+  std::vector<std::byte> bytes(std::filesystem::file_size(path));
+  file.read(reinterpret_cast<char*>(bytes.data()), std::ssize(bytes));
+  check(file.good(), "cannot read " + path.string());
+  return bytes;
 }
 
 inline void write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {

@@ -13,10 +13,10 @@ namespace pfc {
 
 /// Removes and replaces only four things: files that this job has started to write, incomplete
 /// checkpoints of jobs that have ended, readable checkpoints of this job's model, and tables of
-/// class centres that no checkpoint needs (kept_tables.h). Keeps
-/// everything else under a checkpoint's name: a damaged checkpoint, a link, another model's
-/// checkpoint, or one with a file that pfc did not write. All members belong to rank 0's training
-/// thread, except temporary() and wait_for_removals(), which are thread-safe.
+/// class centres that no checkpoint needs (kept_tables.h). Keeps everything else under a
+/// checkpoint's name: a damaged checkpoint, a link, another model's checkpoint, or one with a file
+/// that pfc did not write. All members belong to rank 0's training thread, except temporary() and
+/// wait_for_removals(), which are thread-safe.
 class CheckpointFolders {
  public:
   explicit CheckpointFolders(const CheckpointOptions& options);

@@ -419,7 +419,7 @@ std::uint64_t FolderWriter::publish(std::int64_t step) {
 // neighbours_file().
 std::size_t checkpoint_copy_bytes(const HeadMemory& head, const BackboneMemory& backbone,
                                   std::size_t optimizer_bytes, std::int64_t updates) {
-  return head.rows() + head.graph + backbone.weights + backbone.state + optimizer_bytes +
+  return head.rows() + head.saved_neighbours + backbone.weights + backbone.state + optimizer_bytes +
          static_cast<std::size_t>(updates) * sizeof(PastUpdate);
 }
 

@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds report_pause(int workers) {
 
 /// Values that change even while training does not progress.
 struct ProcessVitals {
-  double cpu_seconds = 0;  ///< CPU time of the process since the process started
+  double cpu_seconds = 0;  ///< CPU time that earlier sessions of the process have not reported
   std::optional<GpuReading> gpu = {};
 };
 

@@ -80,7 +80,6 @@ std::vector<FileTable> ClassCentres::file_tables(std::int64_t rows, const Centre
 ClassCentres::ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options)
     : shard_(shard), options_(options), history_(options.optimizer) {
   allocate(ops);
-  if (!options_.file.taken_over()) initialise(ops);
 }
 
 std::unique_ptr<PageFile> ClassCentres::open_file(std::size_t bytes) {
@@ -140,7 +139,7 @@ CentreTable ClassCentres::table() {
           .history = &history_};
 }
 
-void ClassCentres::initialise(Ops& ops) {
+void ClassCentres::draw(Ops& ops, const std::function<void(RowRange classes)>& drawn) {
   const std::int64_t d = options_.dimension;
   const ScaledRows weight = table().weight;
   const std::int64_t most = rows_at_once(d);  // drawn on the host, then copied
@@ -157,9 +156,10 @@ void ClassCentres::initialise(Ops& ops) {
                       {rows.data() + row * d, static_cast<std::size_t>(d)});
       if (options_.bias) rows[static_cast<std::size_t>((row + 1) * d - 1)] = 0;
     }
-    const auto pinned =
-        pin({shard_.begin + begin, shard_.begin + begin + count}, PageUse::kChange, weight);
+    const RowRange part{shard_.begin + begin, shard_.begin + begin + count};
+    const auto pinned = pin(part, PageUse::kChange, weight);
     copy_rows_to_device(ops, row_range(weight, begin, count), rows.data());
+    if (drawn) drawn(part);
   }
 }
 

@@ -79,17 +79,20 @@ class ClassCentres {
   [[nodiscard]] static std::vector<FileTable> file_tables(std::int64_t rows,
                                                           const CentreOptions& options);
 
-  /// Centres start with normally distributed elements of mean 0 and standard deviation 0.01, as
-  /// in arcface_torch's PartialFC_V2. Element i of the class with label c is a function of (seed,
-  /// c, i), so it is the same for any number of workers and any positions. Centres that are not
-  /// float32 are rounded to the nearest value. The optimizer's state starts as zeros. If the file
-  /// is taken over, it has centres and moments, and the caller sets everything else. Only the
-  /// constructor uses `ops`. Throws StorageError if the disk is too full for the file, and as
-  /// KeptPages::take_over() does.
+  /// All tables start as zeros. If the file is taken over, it has centres and moments, and the
+  /// caller sets everything else. Only uses `ops` now. Throws StorageError if the disk is too full
+  /// for the file, and as KeptPages::take_over() does.
   ClassCentres(Ops& ops, RowRange shard, const CentreOptions& options);
 
+  /// Sets the centres to normally distributed numbers of mean 0 and standard deviation 0.01, as in
+  /// arcface_torch's PartialFC_V2. Element i of the class with label c is a function of (seed, c,
+  /// i), so it is the same for any number of workers and any positions. Centres that are not
+  /// float32 are rounded to the nearest value. Calls drawn(classes) for each part of the shard, in
+  /// order, while the part is in memory. Throws StorageError.
+  void draw(Ops& ops, const std::function<void(RowRange classes)>& drawn = {});
+
   [[nodiscard]] RowRange shard() const { return shard_; }
-  /// Views, valid as long as this object. The constructor does not compute the inverse norms:
+  /// Views, valid as long as this object. This class does not compute the inverse norms:
   /// MarginSoftmax::compute_inverse_norms() does.
   [[nodiscard]] CentreTable table();
 
@@ -121,7 +124,6 @@ class ClassCentres {
  private:
   void allocate(Ops& ops);
   [[nodiscard]] std::unique_ptr<PageFile> open_file(std::size_t bytes);
-  void initialise(Ops& ops);
   [[nodiscard]] std::vector<PageRange> pages_of(std::span<const std::int64_t> classes) const;
   void add_pages(RowRange classes, Buffer& table, std::vector<PageRange>& pages) const;
   template <typename F>

@@ -123,7 +123,8 @@ class ShardedHead : public Head {
       teacher_ = OwnedTensor(ops, table.shape, table.dtype);
       softmax_->use_teacher(teacher_);
     }
-    if (!options.centre_file.taken_over()) ShardedHead::state_changed();
+    if (options.centre_file.taken_over()) return;
+    centres_.draw(ops, [this](RowRange classes) { compute_inverse_norms(classes); });
   }
 
   void follow(std::function<HeadSettings(std::int64_t)> schedule) override {
@@ -208,7 +209,14 @@ class ShardedHead : public Head {
 
   void state_changed() override {
     last_step_ = -1;
-    compute_inverse_norms();
+    const std::int64_t end = shard().end;
+    const std::int64_t most =
+        options_.centre_file.on() ? rows_at_once(options_.centre_size()) : shard().size();
+    for (std::int64_t begin = shard().begin; begin < end; begin += most) {
+      const RowRange part{begin, std::min(begin + most, end)};
+      const auto pinned = pin(part, PageUse::kRead, centres_.table().weight);
+      compute_inverse_norms(part);
+    }
   }
 
   void settle(std::span<const std::int64_t> classes) override {
@@ -220,7 +228,7 @@ class ShardedHead : public Head {
 
  private:
   void reserve(std::int64_t samples);
-  void compute_inverse_norms();
+  void compute_inverse_norms(RowRange classes);
   void take_rows(const Step& step);
   void begin_update(const Step& step);
   void exchange_statistics(std::int64_t samples);
@@ -331,15 +339,9 @@ void ShardedHead::exchange_statistics(std::int64_t samples) {
   comm_.all_gather({parts.data, DType::kUInt8, {n, kRowBytes}}, all);
 }
 
-void ShardedHead::compute_inverse_norms() {
-  const std::int64_t rows = shard().size();
-  const std::int64_t most = options_.centre_file.on() ? rows_at_once(options_.centre_size()) : rows;
-  for (std::int64_t begin = 0; begin < rows; begin += most) {
-    const std::int64_t end = std::min(begin + most, rows);
-    const auto pinned =
-        pin({shard().begin + begin, shard().begin + end}, PageUse::kRead, centres_.table().weight);
-    softmax_->compute_inverse_norms(begin, end);
-  }
+/// REQUIRES: the rows of these classes are in memory.
+void ShardedHead::compute_inverse_norms(RowRange classes) {
+  softmax_->compute_inverse_norms(classes.begin - shard().begin, classes.end - shard().begin);
 }
 
 /// Waits until the step's rows are in memory.
@@ -564,7 +566,7 @@ std::int64_t summed_rows(const HeadMemoryOptions& o, std::int64_t rows, std::int
 void plan_neighbours(const HeadMemoryOptions& o, HeadMemory& m) {
   if (o.head.hard_neighbours == 0) return;
   const NeighbourBytes bytes = neighbour_bytes(neighbour_options(o.head), o.world_size, o.gpu);
-  m.graph = bytes.table;
+  m.saved_neighbours = bytes.table;
   m.neighbours = 2 * bytes.table + bytes.host;  // the neighbours before a search, and those found
   for (const std::size_t buffer : {bytes.own, bytes.others, bytes.products}) {
     if (o.gpu) {

@@ -241,10 +241,10 @@ struct HeadMemory {
   std::uint64_t logits = 0;         ///< kept from forward to backward; on a GPU they are in buffers
   std::uint64_t teacher = 0;        ///< the teacher's centres
   std::uint64_t neighbours = 0;     ///< of all classes, and to find them; host memory
-  std::uint64_t graph = 0;          ///< the part of `neighbours` that is in checkpoints
-  std::uint64_t buffers = 0;        ///< embeddings and their gradients, tiles, statistics
-  std::uint64_t cache = 0;          ///< for rows of a file, and to keep track of its pages
-  std::uint64_t file = 0;           ///< size of the tables' file, on the disk
+  std::uint64_t saved_neighbours = 0;  ///< the part of `neighbours` that is in checkpoints
+  std::uint64_t buffers = 0;           ///< embeddings and their gradients, tiles, statistics
+  std::uint64_t cache = 0;             ///< for rows of a file, and to keep track of its pages
+  std::uint64_t file = 0;              ///< size of the tables' file, on the disk
   /// Bytes of a shard's rows in checkpoints and snapshots.
   [[nodiscard]] std::uint64_t rows() const {
     return centres + momentum + second + scales + updated;

@@ -30,7 +30,8 @@ std::size_t SnapshotStore::bytes() const {
 
 std::size_t snapshots_bytes(const HeadMemory& head, const BackboneMemory& backbone,
                             std::size_t optimizer_bytes, std::int64_t updates, int world_size) {
-  const std::size_t shared = backbone.weights + backbone.state + optimizer_bytes + head.graph +
+  const std::size_t shared = backbone.weights + backbone.state + optimizer_bytes +
+                             head.saved_neighbours +
                              static_cast<std::size_t>(updates) * sizeof(PastUpdate);
   return SnapshotStore::kKept * (shared + head.rows() * (world_size > 1 ? 2 : 1));
 }

@@ -72,8 +72,8 @@ void check_sampler(const JobConfig& job, const JobOrigin& origin) {
   if (std::ranges::none_of(job.sample_rate.parts(), samples)) {
     fail("sampler",
          "found \"hard\", but sample_rate is " + nlohmann::json(job.sample_rate.largest()).dump() +
-             ", so there is no sample to choose; set it to a number between 0 and 1, or remove "
-             "this key");
+             ", so no classes are sampled; set sample_rate to a number between 0 and 1, or "
+             "remove sampler");
   }
   if (job.sample_correction) {
     fail("sample_correction",

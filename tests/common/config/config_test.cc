@@ -149,8 +149,9 @@ TEST(ParseJob, ReadsTheSamplerAndRejectsKeysThatExcludeHardNegatives) {
     EXPECT_EQ(each.hard_neighbours, 5);
     EXPECT_EQ(each.hard_refresh, 70);
   }
-  EXPECT_THAT(refusal(R"({"sampler": "hard"})"),
-              HasSubstr("sampler: found \"hard\", but sample_rate is 1.0, so there is no sample"));
+  EXPECT_THAT(
+      refusal(R"({"sampler": "hard"})"),
+      HasSubstr("sampler: found \"hard\", but sample_rate is 1.0, so no classes are sampled"));
   EXPECT_THAT(refusal(R"({"sampler": "hard", "sample_rate": 0})"),
               HasSubstr("sampler: found \"hard\", but sample_rate is 0.0"));
   EXPECT_THAT(refusal(R"({"sampler": "hard", "sample_rate": 0.1, "sample_correction": true})"),

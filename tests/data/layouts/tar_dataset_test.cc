@@ -100,6 +100,11 @@ TEST_F(TarShards, RejectFoldersOfSeveralLevels) {
   EXPECT_THAT(error(folder_ / "x.tar"),
               HasSubstr("no image has a label, and images are in 'train/ada' and in 'val/ada'"));
   std::filesystem::remove_all(folder_ / "in/val");
+  write("in/1.jpg", make_jpeg(16, 16, 3));
+  pack("x.tar", "pax");
+  EXPECT_THAT(error(folder_ / "x.tar"),
+              HasSubstr("images are outside of folders and in 'train/ada'"));
+  std::filesystem::remove(folder_ / "in/1.jpg");
   pack("x.tar", "pax");
   EXPECT_THAT(error(folder_ / "x.tar"), HasSubstr("has an image and a label"))
       << "one folder of images is not one person";

@@ -42,7 +42,7 @@ Complete complete = nullptr;
 std::set<std::uint32_t> enabled;
 std::uint8_t* buffer = nullptr;
 std::size_t size = 0, used = 0, records = 0, dropped = 0;
-std::size_t most_of_buffer = 3;
+std::size_t most_of_buffer = 0;  // records; doubles, so that several buffers cost little
 
 std::size_t size_of(std::uint32_t kind) { return kind == kKernel ? sizeof(Kernel) : sizeof(Copy); }
 
@@ -50,6 +50,7 @@ void hand_over() {
   if (buffer == nullptr) return;
   std::uint8_t* const full = buffer;
   buffer = nullptr;
+  most_of_buffer *= 2;
   complete(nullptr, 0, full, size, used);
 }
 
@@ -120,6 +121,7 @@ int cuptiActivityRegisterCallbacks(Request on_request, Complete on_complete) {
   const std::lock_guard lock(mutex);
   request = on_request;
   complete = on_complete;
+  most_of_buffer = 3;
   return kSuccess;
 }
 int cuptiActivityEnable(std::uint32_t kind) {

@@ -17,6 +17,7 @@ class Centres : public ::testing::Test {
  protected:
   std::vector<float> initial(RowRange shard, std::int64_t dimension, std::uint64_t seed = 1) {
     ClassCentres centres(*ops_, shard, {.dimension = dimension, .seed = seed});
+    centres.draw(*ops_);
     std::vector<float> host(static_cast<std::size_t>(shard.size() * dimension));
     ops_->copy_to_host(host.data(), centres.table().weight);
     return host;
@@ -41,6 +42,7 @@ TEST_F(Centres, StartWithValuesOfTheirLabelAtAnyPosition) {
   const std::vector<float> by_label = initial({0, 100}, 30);
   const ClassPositions positions{.classes = 100, .sample_unit = 8, .seed = 4};
   ClassCentres centres(*ops_, {40, 72}, {.dimension = 30, .positions = positions, .seed = 1});
+  centres.draw(*ops_);
   const float* row = centres.table().weight.f32();
   for (std::int64_t position = 40; position < 72; ++position, row += 30) {
     const auto expected = by_label.begin() + positions.label_at(position) * 30;
@@ -70,6 +72,7 @@ TEST_F(Centres, StartAsAFunctionOfSeedClassAndElement) {
   ClassCentres centres(
       *ops_, shard,
       {.dimension = kDimension, .bias = true, .precision = CentrePrecision::kBf16, .seed = 7});
+  centres.draw(*ops_);
   std::vector<BFloat16> rows(static_cast<std::size_t>(shard.size() * kDimension));
   ops_->copy_to_host(rows.data(), centres.table().weight);
   std::size_t next = 0;

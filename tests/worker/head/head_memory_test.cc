@@ -67,6 +67,7 @@ std::size_t bytes_of_first_step(const MarginSoftmaxOptions& options, int threads
   ClassCentres centres(
       ops, {0, kMemoryClasses},
       {.dimension = options.sub_centres * kMemoryDimension, .sub_centres = options.sub_centres});
+  centres.draw(ops);
   const auto softmax = make_margin_softmax(ops, options, centres.table());
   const std::size_t before_norms = testing::bytes_of_new();
   softmax->compute_inverse_norms(0, centres.shard().size());
@@ -320,10 +321,10 @@ TEST(HeadMemory, CountsTheNeighboursOfAllClassesAndTheSearch) {
                       .world_size = 2,
                       .samples = 6};
   const HeadMemory m = head_memory(o);
-  EXPECT_EQ(m.graph, 1003u * 4 * 4);
+  EXPECT_EQ(m.saved_neighbours, 1003u * 4 * 4);
   // Rank 0 has 502 rows: cosines of their neighbours, and two copies of rows, one on the device.
   const std::size_t rows = 2 * 502 * 8;
-  EXPECT_EQ(m.neighbours, 2 * m.graph + (502 * 4 + 2 * rows + 502 * 502) * 4);
+  EXPECT_EQ(m.neighbours, 2 * m.saved_neighbours + (502 * 4 + 2 * rows + 502 * 502) * 4);
   std::size_t allocated = 0;
   testing::run_ranks(2, [&](Comm& comm) {
     CountingOps ops(1);

@@ -83,7 +83,7 @@ TEST(StepInputs, TurnLabelsIntoPositions) {
   const testing::FakeDataset dataset(120);
   const ClassPositions positions{.classes = 120, .sample_unit = 8, .seed = 3};
   testing::run_ranks(2, [&](Comm& comm) {
-    Prefetcher batches(dataset, batches_of(comm, 20));
+    Prefetcher batches(dataset, batches_of(comm, 1));
     const SamplingOnly head(positions);
     StepInputs inputs(*ops(), batches, comm, head,
                       {.images = kImages, .signals = [] { return WorkerSignals{}; }});
@@ -93,6 +93,7 @@ TEST(StepInputs, TurnLabelsIntoPositions) {
       EXPECT_EQ(in.all_labels[i], positions.position_of(static_cast<std::int64_t>(i)));
     }
     EXPECT_EQ(in.active.classes, in.all_labels);
+    EXPECT_EQ(inputs.next().batch, nullptr);
   });
 }
 

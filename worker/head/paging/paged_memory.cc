@@ -145,7 +145,7 @@ void PagedMemory::wait_until_resident(Lock& lock, const PinnedPages& set, PageUs
 void PagedMemory::write_back() {
   Lock lock(mutex_);
   for (std::int64_t p = 0; p < std::ssize(pages_); ++p) {
-    if (at(p).dirty) evict(p);  // a page that is pinned or listed stays in memory
+    if (at(p).dirty) begin_to_write(p);  // a page that is pinned or listed stays in memory
   }
   awaited_ = kRoom;
   landed_.wait(lock, [&] { return leaving_ == 0 || error_; });
@@ -295,13 +295,23 @@ void PagedMemory::take(std::int64_t number, bool in_window) {
 /// unchanged pages to make room. Also begins to write changed pages, whose memory is free when they
 /// have been written: enough for `wanted` more pages, but not too many at a time.
 bool PagedMemory::make_room(std::int64_t limit, std::int64_t wanted) {
-  while (resident_ >= limit) {
-    if (leaving_ >= std::min(kMostLeaving, resident_ + wanted - limit)) return false;
-    const std::optional<std::int64_t> page = least_recently_used();
-    if (!page) return false;
-    evict(*page);
+  std::int64_t first = 0, unchanged = 0;  // pages in a row are freed with one system call
+  std::optional<std::int64_t> page;
+  while (resident_ - unchanged >= limit &&
+         leaving_ < std::min(kMostLeaving, resident_ - unchanged + wanted - limit) &&
+         (page = least_recently_used())) {
+    if (at(*page).dirty) {
+      begin_to_write(*page);
+    } else if (*page == first + unchanged) {
+      ++unchanged;
+    } else {
+      drop(first, unchanged);
+      first = *page;
+      unchanged = 1;
+    }
   }
-  return true;
+  drop(first, unchanged);
+  return resident_ < limit;
 }
 
 std::optional<std::int64_t> PagedMemory::least_recently_used() {
@@ -319,9 +329,8 @@ std::optional<std::int64_t> PagedMemory::least_recently_used() {
   return std::nullopt;
 }
 
-void PagedMemory::evict(std::int64_t number) {
+void PagedMemory::begin_to_write(std::int64_t number) {
   Page& page = at(number);
-  if (!page.dirty) return drop(number, 1);
   page.dirty = false;
   page.state = State::kWriting;
   ++leaving_;

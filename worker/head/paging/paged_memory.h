@@ -137,7 +137,7 @@ class PagedMemory {
   void take(std::int64_t page, bool in_window);
   bool make_room(std::int64_t limit, std::int64_t wanted);
   std::optional<std::int64_t> least_recently_used();
-  void evict(std::int64_t page);
+  void begin_to_write(std::int64_t page);
   void drop(std::int64_t first, std::int64_t count);
   void submit(bool write, std::int64_t page);
   void serve();

@@ -61,8 +61,9 @@ class UnitRows {
     for (std::int64_t i = 0; i < centres; ++i) {
       const std::span<float> row(rows.data() + i * size, static_cast<std::size_t>(d_));
       if (!normalise(row)) std::ranges::fill(row, 0.f);
-      BFloat16* const rounded = rounded_.empty() ? nullptr : rounded_.data() + i * d_;
-      if (rounded != nullptr) std::ranges::transform(row, rounded, nearest_bfloat16);
+      if (rounded_.empty()) continue;
+      std::ranges::transform(row, rounded_.data() + i * d_,
+                             [](float x) { return nearest_bfloat16(x); });
     }
     if (size == d_) return;
     for (std::int64_t i = 1; i < centres; ++i) {  // removes the biases
