@@ -19,7 +19,7 @@ namespace pfc {
 ///   implies how many have lower scores (the zero assumption of local false discovery rates: Efron,
 ///   "Large-scale simultaneous hypothesis testing", 2004, with the roles exchanged). If there are
 ///   more, by a quarter and two standard deviations, the others are wrong: images of low quality in
-///   a set without errors, for example.
+///   a set without errors, for example. Does not apply to leaked people.
 void set_confidence(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged);
 
 /// Results for planted errors of one kind.

@@ -137,6 +137,7 @@ Cleaned clean_labels(const CleanOptions& o) {
           .thresholds = found.thresholds,
           .findings = std::move(found.findings),
           .proposed = proposed,
+          .measured = !planted.errors.empty(),
           .self_test = self_test(planted, judged, o.min_confidence)};
 }
 

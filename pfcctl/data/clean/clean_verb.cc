@@ -61,6 +61,11 @@ void run_clean(const CleanFlags& flags) {
     text += fmt::format("{} left out: their embeddings are zero or not finite\n",
                         counted(cleaned.damaged, "image"));
   }
+  if (!cleaned.measured) {
+    text +=
+        "confidence is 0: it is measured with planted errors, which needs 16 identities with at "
+        "least two images that agree and about which nothing was found\n";
+  }
   if (flags.self_test) text += self_test_text(cleaned);
   std::fputs(text.c_str(), stdout);
 }

@@ -184,6 +184,23 @@ class Judge {
     return true;
   }
 
+  /// Removes wrong findings that give images of one person the same other label. Errors of the
+  /// embeddings are different for each image; so these images show a real split of the person,
+  /// which was not found before.
+  void remove_exposed_splits(std::vector<JudgedFinding>& judged) const {
+    const auto label_given = [&](const JudgedFinding& j) {
+      return std::pair(person(j.finding.image), j.finding.other_identity);
+    };
+    const auto wrong = [](const JudgedFinding& j) {
+      return !j.right && j.finding.kind == FindingKind::kWrongLabel;
+    };
+    std::map<std::pair<std::int64_t, std::int64_t>, int> counts;
+    for (const JudgedFinding& j : judged) {
+      if (wrong(j)) ++counts[label_given(j)];
+    }
+    std::erase_if(judged, [&](const auto& j) { return wrong(j) && counts[label_given(j)] > 1; });
+  }
+
  private:
   struct Verdict {
     ErrorKind kind = ErrorKind::kFlipped;  ///< that the finding reports
@@ -261,6 +278,7 @@ std::vector<JudgedFinding> judge(const PlantedErrors& planted, std::vector<Findi
     JudgedFinding one{.finding = std::move(f)};
     if (judge.judge(one)) judged.push_back(std::move(one));
   }
+  judge.remove_exposed_splits(judged);
   return judged;
 }
 

@@ -50,8 +50,9 @@ struct JudgedFinding {
 };
 
 /// Returns the findings that are right about a planted error, and those that are wrong. Leaves out
-/// findings that are right about something else, and findings about images or people that are not
-/// trusted: these may be real errors. An identity belongs to the person of most of its images.
+/// findings that are right about something else, and findings that may be real errors: those about
+/// images or people that are not trusted, and those that give several images of one person the same
+/// other label. An identity belongs to the person of most of its images.
 std::vector<JudgedFinding> judge(const PlantedErrors& planted, std::vector<Finding> findings);
 
 }  // namespace pfc

@@ -73,6 +73,16 @@ TEST(Confidence, IsZeroIfNoFindingScoresAsHighAsRightOnes) {
   EXPECT_EQ(confidence_at(0.52, judged, found), 0);
 }
 
+TEST(Confidence, OfLeakedPeopleDoesNotDependOnTheScoresOfOthers) {
+  std::vector<JudgedFinding> judged;
+  std::vector<Finding> found;
+  for (int i = 0; i < 100; ++i) {
+    judged.push_back({{.kind = FindingKind::kLeaked, .score = 0.5 + i * 0.005}, true});
+    found.push_back({.kind = FindingKind::kLeaked, .score = 0.4 + i * 0.002});
+  }
+  EXPECT_EQ(confidence_at(0.52, judged, found, FindingKind::kLeaked), 1);
+}
+
 TEST(PlantedErrors, ChangeLabelsAsTheySay) {
   ImageLabels labels;
   for (std::int64_t i = 0; i < 6000; ++i) labels.of_image.push_back(i % 1000);
@@ -111,6 +121,22 @@ TEST(Judge, DoesNotCountPossibleRealErrorsAsWrong) {
   const auto judged = judge(planted, {same(0, 1), same(0, 2)});  // 2 has one image
   ASSERT_EQ(judged.size(), 1u);
   EXPECT_EQ(judged[0].finding.other_identity, 1);
+  EXPECT_FALSE(judged[0].right);
+}
+
+TEST(Judge, LeavesOutImagesOfOnePersonThatGetTheSameOtherLabel) {
+  ImageLabels labels{
+      .of_image = {0, 0, 0, 1, 1, 2, 2}, .is_test = std::vector<bool>(3), .copies = {}};
+  const PlantedErrors planted = plant_errors(
+      labels, {.thresholds = {}, .findings = {}, .agrees = std::vector<bool>(7, true)}, 1);
+  const auto wrong = [](std::int64_t image, std::int64_t label, std::int64_t other) {
+    return Finding{.image = image, .identity = label, .other_identity = other};
+  };
+  const auto judged =
+      judge(planted, {wrong(0, 0, 1), wrong(1, 0, 1), wrong(2, 0, 2), wrong(3, 1, 2)});
+  ASSERT_EQ(judged.size(), 2u);
+  EXPECT_EQ(judged[0].finding.image, 2);
+  EXPECT_EQ(judged[1].finding.image, 3);
   EXPECT_FALSE(judged[0].right);
 }
 
