@@ -8,6 +8,7 @@ namespace pfc {
 
 void add_data_align(CLI::App& data);
 void add_data_bench(CLI::App& data);
+void add_data_clean(CLI::App& data);
 void add_data_draw_pairs(CLI::App& data);
 void add_data_info(CLI::App& data);
 void add_data_merge(CLI::App& data);

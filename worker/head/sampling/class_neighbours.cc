@@ -80,24 +80,30 @@ class UnitRows {
 
 class NeighbourSearch {
  public:
-  NeighbourSearch(Ops& ops, Comm& host, const NeighbourOptions& options, const ReadCentres& read)
+  /// `queries`: the rows to compare with the classes; nullptr: this worker's classes.
+  NeighbourSearch(Ops& ops, Comm& host, const NeighbourOptions& options, const ReadCentres& read,
+                  const QueryRows* queries)
       : ops_(ops),
         host_(host),
         o_(options),
         read_(read),
+        queries_(queries),
         sizes_(options, host.size(), ops.activation_type()),
-        shard_(options.positions.shard(host.rank(), host.size())),
+        mine_(queries != nullptr ? RowRange{0, queries->count}
+                                 : options.positions.shard(host.rank(), host.size())),
         own_rows_(o_, sizes_, sizes_.own),
         part_rows_(o_, sizes_, sizes_.part),
         own_(ops, centres_shape(sizes_.own), sizes_.type),
         part_(ops, centres_shape(sizes_.part), sizes_.type),
         products_(ops, {sizes_.own * o_.sub_centres, sizes_.tile * o_.sub_centres}),
         copied_(ops.on_host() ? 0 : static_cast<std::size_t>(products_->elements())),
-        cosines_(static_cast<std::size_t>(shard_.size() * o_.degree),
+        cosines_(static_cast<std::size_t>(mine_.size() * o_.degree),
                  -std::numeric_limits<float>::infinity()),
         found_{.degree = o_.degree,
                .table = std::vector<std::int32_t>(
-                   static_cast<std::size_t>(o_.positions.classes * o_.degree), -1)} {}
+                   static_cast<std::size_t>(
+                       (queries != nullptr ? queries->count : o_.positions.classes) * o_.degree),
+                   -1)} {}
 
   ClassNeighbours run() {
     for (int rank = 0; rank < host_.size(); ++rank) {
@@ -106,7 +112,7 @@ class NeighbourSearch {
         compare_all(rank, {begin, std::min(begin + sizes_.part, shard.end)});
       }
     }
-    for (int rank = 0; rank < host_.size(); ++rank) {
+    for (int rank = 0; queries_ == nullptr && rank < host_.size(); ++rank) {
       const RowRange shard = o_.positions.shard(rank, host_.size());
       host_.broadcast(
           {found_.table.data() + shard.begin * o_.degree,
@@ -135,15 +141,17 @@ class NeighbourSearch {
     const std::span<std::byte> bytes = part_rows_.bytes(part.size());
     host_.broadcast({bytes.data(), DType::kUInt8, {std::ssize(bytes)}}, rank);
     const Tensor theirs = to_device(part_rows_, part.size(), part_);
-    for (std::int64_t begin = shard_.begin; begin < shard_.end; begin += sizes_.own) {
-      const RowRange own{begin, std::min(begin + sizes_.own, shard_.end)};
-      own_rows_.fill(own, read_);
+    for (std::int64_t begin = mine_.begin; begin < mine_.end; begin += sizes_.own) {
+      const RowRange own{begin, std::min(begin + sizes_.own, mine_.end)};
+      own_rows_.fill(own, queries_ != nullptr ? queries_->read : read_);
       const Tensor mine = to_device(own_rows_, own.size(), own_);
       for (std::int64_t first = 0; first < part.size(); first += sizes_.tile) {
         const std::int64_t count = std::min(sizes_.tile, part.size() - first);
         const Tensor tile = row_range(theirs, first * o_.sub_centres, count * o_.sub_centres);
         keep_nearest(own, {part.begin + first, part.begin + first + count}, product(mine, tile));
       }
+      compared_ += own.size() * part.size();
+      if (o_.progress) o_.progress(compared_ / o_.positions.classes, mine_.size());
     }
   }
 
@@ -191,7 +199,7 @@ class NeighbourSearch {
   /// order, so of equal cosines the first one stays.
   void add(std::int64_t mine, RowRange tile, std::span<const float> cosines) {
     constexpr std::int64_t kTogether = 16;
-    const std::int64_t first = (mine - shard_.begin) * o_.degree;
+    const std::int64_t first = (mine - mine_.begin) * o_.degree;
     float* const best = cosines_.data() + first;
     const float& least = best[o_.degree - 1];
     for (std::int64_t begin = 0; begin < tile.size(); begin += kTogether) {
@@ -202,13 +210,14 @@ class NeighbourSearch {
         any |= cosines[static_cast<std::size_t>(i)] > limit;
       for (std::int64_t i = begin; any && i < end; ++i) {
         const float cosine = cosines[static_cast<std::size_t>(i)];
-        if (cosine > least && tile.begin + i != mine) insert(mine, tile.begin + i, cosine);
+        const bool is_itself = queries_ == nullptr && tile.begin + i == mine;
+        if (cosine > least && !is_itself) insert(mine, tile.begin + i, cosine);
       }
     }
   }
 
   void insert(std::int64_t mine, std::int64_t other, float cosine) {
-    float* const best = cosines_.data() + (mine - shard_.begin) * o_.degree;
+    float* const best = cosines_.data() + (mine - mine_.begin) * o_.degree;
     std::int32_t* const classes = found_.table.data() + mine * o_.degree;
     std::int64_t place = o_.degree - 1;
     for (; place > 0 && cosine > best[place - 1]; --place) {
@@ -223,13 +232,15 @@ class NeighbourSearch {
   Comm& host_;
   const NeighbourOptions& o_;
   const ReadCentres& read_;
+  const QueryRows* const queries_;
   const SearchSizes sizes_;
-  const RowRange shard_;
+  const RowRange mine_;        // this worker's shard, or its queries
+  std::int64_t compared_ = 0;  // pairs of rows so far
   UnitRows own_rows_, part_rows_;
   OwnedTensor own_, part_;      // the same on the device
   OwnedTensor products_;        // [own, tile], each times sub_centres
   std::vector<float> copied_;   // products_ of a GPU
-  std::vector<float> cosines_;  // [shard, degree]: of the nearest classes so far, largest first
+  std::vector<float> cosines_;  // [mine_, degree]: of the nearest classes so far, largest first
   ClassNeighbours found_;       // rows of other workers are filled last
 };
 
@@ -240,7 +251,14 @@ ClassNeighbours find_neighbours(Ops& ops, Comm& host, const NeighbourOptions& op
   check(options.positions.classes <= std::numeric_limits<std::int32_t>::max() &&
             options.degree > 0 && options.row_size % options.sub_centres == 0,
         "find_neighbours: a size is out of range");
-  return NeighbourSearch(ops, host, options, read).run();
+  return NeighbourSearch(ops, host, options, read, nullptr).run();
+}
+
+ClassNeighbours find_nearest(Ops& ops, Comm& host, const NeighbourOptions& options,
+                             const ReadCentres& read, const QueryRows& queries) {
+  check(options.degree > 0 && options.row_size % options.sub_centres == 0 && queries.count > 0,
+        "find_nearest: a size is out of range");
+  return NeighbourSearch(ops, host, options, read, &queries).run();
 }
 
 void share_neighbours(ClassNeighbours& neighbours, Comm& host) {

@@ -32,6 +32,9 @@ struct NeighbourOptions {
   std::int64_t sub_centres = 1;  ///< centres in a row
   bool bias = false;             ///< the last number of a centre is a bias, which is not compared
   std::int64_t degree = 16;      ///< ClassNeighbours::degree
+  /// Called with the finished part of the search and the whole, in rows of this worker. An
+  /// exception ends the search; REQUIRES: a single worker, if it can throw. Empty: not called.
+  std::function<void(std::int64_t done, std::int64_t all)> progress = {};
 };
 
 /// Copies the centres of classes of this worker's shard to rows [n, row_size].
@@ -47,6 +50,18 @@ using ReadCentres = std::function<void(RowRange classes, std::span<float> rows)>
 /// most 2^31 - 1 classes.
 ClassNeighbours find_neighbours(Ops& ops, Comm& host, const NeighbourOptions& options,
                                 const ReadCentres& read);
+
+/// Rows that are compared with the classes, but are not classes themselves.
+struct QueryRows {
+  std::int64_t count = 0;
+  ReadCentres read;  ///< copies queries [begin, end) to rows [n, row_size]
+};
+
+/// Finds, for each query of this worker, the `degree` classes with the largest cosines, in the same
+/// way. The table is [queries.count, degree]. `read` reads classes, as in find_neighbours().
+/// Collective; each worker has its own queries, at least one, and receives only their classes.
+ClassNeighbours find_nearest(Ops& ops, Comm& host, const NeighbourOptions& options,
+                             const ReadCentres& read, const QueryRows& queries);
 
 /// Copies rank 0's neighbours to all workers. Collective. Throws CommError.
 void share_neighbours(ClassNeighbours& neighbours, Comm& host);

@@ -128,6 +128,32 @@ TEST_P(Neighbours, OfFewClassesArePadded) {
   expect_nearest({.positions = {.classes = 9}, .row_size = 16, .degree = 12});
 }
 
+TEST_P(Neighbours, OfRowsThatAreNoClassesAreFoundByEachWorker) {
+  const NeighbourOptions o{.positions = {.classes = 203}, .row_size = 24, .degree = 6};
+  const std::vector<float> rows = random_class_rows(o);
+  const std::vector<std::int32_t> expected = expected_neighbours(o, rows);
+  for (const int workers : {1, 3}) {
+    run_ranks(workers, [&](Comm& comm) {
+      const auto ops = GetParam().make(1);
+      const auto read = [&](RowRange classes, std::span<float> to) {
+        std::copy_n(rows.begin() + classes.begin * o.row_size, std::ssize(to), to.begin());
+      };
+      const std::int64_t first = 20 + 50 * comm.rank();  // the queries are rows of classes
+      const QueryRows queries{.count = 40, .read = [&](RowRange some, std::span<float> to) {
+                                read({first + some.begin, first + some.end}, to);
+                              }};
+      const ClassNeighbours found = find_nearest(*ops, comm, o, read, queries);
+      for (std::int64_t i = 0; i < queries.count; ++i) {
+        EXPECT_EQ(found.of(i)[0], first + i);  // the class itself, and then its neighbours
+        for (std::int64_t k = 1; k < o.degree; ++k) {
+          EXPECT_EQ(found.of(i)[static_cast<std::size_t>(k)],
+                    expected[static_cast<std::size_t>((first + i) * o.degree + k - 1)]);
+        }
+      }
+    });
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, Neighbours, ::testing::ValuesIn(head_devices()),
                          [](const auto& test) { return test.param.name; });
 

@@ -1,0 +1,140 @@
+#include "pfcctl/data/clean/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace pfc {
+
+namespace {
+
+constexpr std::int64_t kFewestOfGroup = 30;  // planted errors found
+constexpr double kTolerance = 1.25;          // planted errors differ a little from real ones
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// The part of right findings among those with scores from `least` on.
+struct Step {
+  double least = 0;
+  double right = 0, all = 0;
+  [[nodiscard]] double part() const { return right / all; }
+};
+using Steps = std::vector<Step>;  // ascending by score and by part
+
+double part_at(const Steps& steps, double score) {
+  auto step = std::ranges::upper_bound(steps, score, {}, &Step::least);
+  if (step != steps.begin()) --step;
+  return step->part();
+}
+
+/// judged: scores, and whether the findings are right.
+Steps fitted(std::vector<std::pair<double, bool>> judged) {
+  std::ranges::sort(judged);
+  Steps pooled;
+  for (const auto& [score, right] : judged) {
+    Step step{.least = score, .right = right ? 1.0 : 0.0, .all = 1};
+    while (!pooled.empty() && pooled.back().part() >= step.part()) {
+      step = {.least = pooled.back().least,
+              .right = pooled.back().right + step.right,
+              .all = pooled.back().all + step.all};
+      pooled.pop_back();
+    }
+    pooled.push_back(step);
+  }
+  return pooled;
+}
+
+/// Returns the part of plausible findings with scores below the 10 % quantile of right scores,
+/// below the median, and above. Both arguments are sorted.
+Steps plausible(const std::vector<double>& right, const std::vector<double>& found) {
+  const double low = right[right.size() / 10], median = right[right.size() / 2];
+  const auto count = [](const std::vector<double>& of, double from, double to) {
+    return static_cast<double>(std::ranges::lower_bound(of, to) -
+                               std::ranges::lower_bound(of, from));
+  };
+  const double part =
+      count(found, median, kInfinity) / count(right, median, kInfinity);  // of a planted error
+  Steps steps;
+  for (const auto& [from, to] : {std::pair(-kInfinity, low), std::pair(low, median)}) {
+    const double all = count(found, from, to), expected = count(right, from, to) * part;
+    const double most = kTolerance * expected + 2 * std::sqrt(expected * (1 + part));
+    steps.push_back(
+        {.least = from, .right = all > 0 ? std::min(all, most) : 1, .all = std::max(all, 1.0)});
+  }
+  steps[0].right = std::min(steps[0].right, steps[0].all * steps[1].part());
+  steps.push_back({.least = median, .right = 1, .all = 1});
+  return steps;
+}
+
+/// Sets the confidence of findings for which `sets(finding)`, by all findings for which
+/// `counts(finding)`.
+template <class Sets, class Counts>
+void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged,
+               const Sets& sets, const Counts& counts) {
+  std::vector<std::pair<double, bool>> scores;
+  std::vector<double> right, found;
+  for (const JudgedFinding& j : judged) {
+    if (!counts(j.finding)) continue;
+    scores.emplace_back(j.finding.score, j.right);
+    if (j.right) right.push_back(j.finding.score);
+  }
+  for (const Finding& f : findings) {
+    // Images of a test set may be unlike the others, so scores of leaked people say nothing here.
+    if (counts(f) && f.kind != FindingKind::kLeaked) found.push_back(f.score);
+  }
+  if (right.empty()) return;
+  std::ranges::sort(right);
+  std::ranges::sort(found);
+  const Steps by_judged = fitted(std::move(scores)), by_found = plausible(right, found);
+  for (Finding& f : findings) {
+    if (sets(f)) f.confidence = part_at(by_judged, f.score) * part_at(by_found, f.score);
+  }
+}
+
+}  // namespace
+
+void set_confidence(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged) {
+  for (std::size_t k = 0; k < kFindingNames.size(); ++k) {
+    const auto kind = static_cast<FindingKind>(k);
+    const auto of_kind = [&](const Finding& f) { return f.kind == kind; };
+    for (const bool few : {false, true}) {
+      const auto of_group = [&](const Finding& f) { return f.kind == kind && f.few_images == few; };
+      if (std::ranges::count_if(judged, [&](const JudgedFinding& j) {
+            return j.right && of_group(j.finding);
+          }) >= kFewestOfGroup) {
+        set_group(findings, judged, of_group, of_group);
+      } else {
+        set_group(findings, judged, of_group, of_kind);
+      }
+    }
+  }
+}
+
+std::array<SelfTest, kErrorNames.size()> self_test(const PlantedErrors& planted,
+                                                   const std::vector<JudgedFinding>& judged,
+                                                   double least_confidence) {
+  std::vector<Finding> findings;
+  for (const JudgedFinding& j : judged) findings.push_back(j.finding);
+  set_confidence(findings, judged);
+  std::array<SelfTest, kErrorNames.size()> tests{};
+  std::vector<bool> found(planted.errors.size());
+  // The kind of error that a finding of each FindingKind reports.
+  constexpr std::array kReports = {ErrorKind::kFlipped, ErrorKind::kFlipped, ErrorKind::kSplit,
+                                   ErrorKind::kMerged,  ErrorKind::kCopied,  ErrorKind::kLeaked};
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    if (findings[i].confidence < least_confidence) continue;
+    const auto kind = kReports[static_cast<std::size_t>(findings[i].kind)];
+    SelfTest& test = tests[static_cast<std::size_t>(kind)];
+    ++(judged[i].right ? test.right : test.wrong);
+    if (judged[i].right) found[judged[i].error] = true;
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const PlantedError& e = planted.errors[i];
+    SelfTest& test = tests[static_cast<std::size_t>(e.kind)];
+    ++test.planted[e.small ? 1 : 0];
+    test.found[e.small ? 1 : 0] += found[i] ? 1 : 0;
+  }
+  return tests;
+}
+
+}  // namespace pfc

@@ -1,0 +1,144 @@
+#include "pfcctl/data/clean/clean.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "common/ordered_work.h"
+#include "data/combined_dataset.h"
+#include "data/damaged_image.h"
+#include "data/open_dataset.h"
+#include "pfcctl/data/clean/findings_file.h"
+#include "pfcctl/data/progress.h"
+
+namespace pfc {
+
+namespace {
+
+constexpr std::uint64_t kSeed = 1;  // of the planted errors
+
+/// Throws InputError if the output is a file of one of the sets.
+OpenedEmbeddings opened(const CleanOptions& o) {
+  OpenedEmbeddings sets;
+  std::vector<PartDataset> parts;
+  for (const std::filesystem::path& path : {o.embeddings, o.against}) {
+    if (path.empty()) continue;
+    auto dataset = open_dataset({.rec = path, .doing = end_at_interrupt});
+    if (dataset->info().embedding_size == 0) {
+      throw InputError(path.string() + ": found images (" + dataset->info().layout +
+                       "), expected embeddings; compute them with pfcctl embed");
+    }
+    if (dataset->info().classes / 100 > dataset->info().images) {
+      throw InputError(path.string() + ": found labels up to " +
+                       std::to_string(dataset->info().classes - 1) + " for " +
+                       std::to_string(dataset->info().images) +
+                       " embeddings; number the identities from 0, without gaps");
+    }
+    const std::filesystem::path file = dataset->briefs().front().file;
+    const auto beside = [&](const char* name) { return file.parent_path() / name; };
+    expect_not_an_input(o.output, std::array{file, path_of_names(file), beside("labels.npy"),
+                                             beside("identities.txt")});
+    if (parts.empty()) {
+      sets.first_test_image = dataset->info().images;
+      sets.first_test_identity = dataset->info().classes;
+    }
+    sets.files.push_back(file);
+    parts.push_back({.dataset = std::move(dataset), .names = {}});
+  }
+  sets.dataset = combine_datasets(std::move(parts), SharedIdentities::kNone);
+  return sets;
+}
+
+/// Reads each embedding once, to leave out those that are zero or not finite.
+ImageLabels labels_of(const OpenedEmbeddings& sets, int threads) {
+  constexpr std::int64_t kTogether = 1024;
+  const DatasetInfo& info = sets.dataset->info();
+  ImageLabels labels;
+  for (std::int64_t i = 0; i < info.classes; ++i) {
+    labels.is_test.push_back(i >= sets.first_test_identity);
+  }
+  Progress progress("reading", "embeddings");
+  ordered_work<std::vector<std::int64_t>>(
+      (info.images + kTogether - 1) / kTogether, threads,
+      [&](std::int64_t block) {
+        std::vector<std::int64_t> some;
+        ImageBuffer buffer;
+        for (auto i = block * kTogether; i < std::min(info.images, (block + 1) * kTogether); ++i) {
+          try {
+            some.push_back(sets.dataset->read(i, buffer).label);
+          } catch (const DamagedImage&) {
+            some.push_back(-1);
+          }
+        }
+        return some;
+      },
+      [&](std::int64_t, const std::vector<std::int64_t>& some) {
+        labels.of_image.insert(labels.of_image.end(), some.begin(), some.end());
+        progress.show(labels.images(), info.images);
+      });
+  return labels;
+}
+
+FoundErrors find_in(const Dataset& dataset, const ImageLabels& labels, const CleanOptions& o) {
+  try {
+    return find_errors(LabelledEmbeddings(dataset, labels), o.threads);
+  } catch (const InputError& e) {
+    throw InputError(o.embeddings.string() + ": " + e.what());
+  }
+}
+
+/// Returns the number of images that findings drop or give another label. A merged or leaked
+/// identity counts with its images; the smaller one of a merged pair.
+std::int64_t proposed_images(const std::vector<Finding>& findings, const ImageLabels& labels) {
+  const IdentityMembers members(labels);
+  std::set<std::int64_t> images;
+  for (const Finding& f : findings) {
+    std::span<const std::int64_t> changed = f.images;
+    if (f.kind == FindingKind::kLeaked) changed = members.of(f.identity);
+    if (f.kind == FindingKind::kSamePerson) {
+      changed = std::ranges::min(members.of(f.identity), members.of(f.other_identity), {},
+                                 [](const auto& of) { return of.size(); });
+    }
+    images.insert(changed.begin(), changed.end());
+    if (f.image >= 0) images.insert(f.image);
+  }
+  return std::ssize(images);
+}
+
+}  // namespace
+
+Cleaned clean_labels(const CleanOptions& o) {
+  const OpenedEmbeddings sets = opened(o);
+  BufferedFile out(o.output);  // fails now if it cannot be created, and not after hours
+  const ImageLabels labels = labels_of(sets, o.threads);
+  FoundErrors found = find_in(*sets.dataset, labels, o);
+  const PlantedErrors planted = plant_errors(labels, found, kSeed);
+  const std::vector<JudgedFinding> judged =
+      judge(planted, find_in(*sets.dataset, planted.labels, o).findings);
+  set_confidence(found.findings, judged);
+  std::erase_if(found.findings, [&](const Finding& f) { return f.confidence < o.min_confidence; });
+  std::ranges::stable_sort(found.findings, {}, [](const Finding& f) {
+    return std::tuple(-f.confidence, f.kind, -f.score);
+  });
+  write_findings(out, found.findings, sets);
+  out.commit();
+
+  const auto own =
+      std::span(labels.of_image).first(static_cast<std::size_t>(sets.first_test_image));
+  const std::int64_t proposed = proposed_images(found.findings, labels);
+  return {.images = sets.first_test_image,
+          .damaged = std::ranges::count(own, -1),
+          .thresholds = found.thresholds,
+          .findings = std::move(found.findings),
+          .proposed = proposed,
+          .measured = !planted.errors.empty(),
+          .self_test = self_test(planted, judged, o.min_confidence)};
+}
+
+}  // namespace pfc

@@ -1,0 +1,36 @@
+// pfcctl data clean: writes suspected errors in the labels of embeddings (docs/cleaning.md).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "pfcctl/data/clean/calibration.h"
+
+namespace pfc {
+
+struct CleanOptions {
+  std::filesystem::path embeddings;  ///< a data set of embeddings
+  std::filesystem::path against;     ///< those of test people; empty: none
+  std::filesystem::path output = "findings.jsonl";
+  double min_confidence = 0.5;  ///< findings below are not written
+  int threads = 0;              ///< 0: all cores
+};
+
+/// What was found and written.
+struct Cleaned {
+  std::int64_t images = 0, damaged = 0;  ///< of `embeddings`
+  CleaningThresholds thresholds;
+  std::vector<Finding> findings;  ///< those written
+  std::int64_t proposed = 0;      ///< number of images that the findings would change
+  /// Errors were planted. Otherwise all confidences are 0.
+  bool measured = false;
+  std::array<SelfTest, kErrorNames.size()> self_test{};  ///< at the same minimum confidence
+};
+
+/// Writes one JSON object for each finding to options.output, the most certain first. The file
+/// appears when it is complete. Throws InputError that names a file, and StorageError.
+Cleaned clean_labels(const CleanOptions& options);
+
+}  // namespace pfc

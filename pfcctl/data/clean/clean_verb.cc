@@ -1,0 +1,101 @@
+// pfcctl data clean: options and printed results.
+#include <spdlog/fmt/fmt.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "common/clock.h"
+#include "common/counted.h"
+#include "common/one_line.h"
+#include "pfcctl/data/clean/clean.h"
+#include "pfcctl/data/options.h"
+#include "pfcctl/data/verbs.h"
+
+namespace pfc {
+
+namespace {
+
+struct CleanFlags {
+  CleanOptions options;
+  bool self_test = false;
+};
+
+std::string part_text(std::int64_t part, std::int64_t all) {
+  return all == 0 ? "-"
+                  : fmt::format("{:.3f}", static_cast<double>(part) / static_cast<double>(all));
+}
+
+std::string self_test_text(const Cleaned& cleaned) {
+  std::string text = fmt::format("{:12} {:>9}  {:>8} {:>7}  {:>8} {:>7}\n", "planted", "precision",
+                                 "5 images", "recall", "fewer", "recall");
+  for (std::size_t kind = 0; kind < kErrorNames.size(); ++kind) {
+    const SelfTest& t = cleaned.self_test[kind];
+    if (t.planted[0] + t.planted[1] == 0) continue;
+    text += fmt::format("{:12} {:>9}  {:8} {:>7}  {:8} {:>7}\n", kErrorNames[kind],
+                        part_text(t.right, t.right + t.wrong), t.planted[0],
+                        part_text(t.found[0], t.planted[0]), t.planted[1],
+                        part_text(t.found[1], t.planted[1]));
+  }
+  return text;
+}
+
+void run_clean(const CleanFlags& flags) {
+  const TimePoint start = Clock::now();
+  const Cleaned cleaned = clean_labels(flags.options);
+  std::string text =
+      fmt::format("{}: {} about {} of {} ({:.1f} s)\n", one_line(flags.options.output.string()),
+                  counted(std::ssize(cleaned.findings), "finding"), cleaned.proposed,
+                  counted(cleaned.images, "image"), seconds_since(start));
+  for (std::size_t kind = 0; kind < kFindingNames.size(); ++kind) {
+    const auto number =
+        std::ranges::count(cleaned.findings, static_cast<FindingKind>(kind), &Finding::kind);
+    if (number > 0) text += fmt::format("  {:12} {}\n", kFindingNames[kind], number);
+  }
+  const CleaningThresholds& t = cleaned.thresholds;
+  text += fmt::format("thresholds: same person {:.3f}, nearest centre {:.3f}, duplicate {:.3f}\n",
+                      t.same, t.nearest, t.duplicate);
+  if (cleaned.damaged > 0) {
+    text += fmt::format("{} left out: their embeddings are zero or not finite\n",
+                        counted(cleaned.damaged, "image"));
+  }
+  if (!cleaned.measured) {
+    text +=
+        "confidence is 0: it is measured with planted errors, which needs 16 identities with at "
+        "least two images that agree and about which nothing was found\n";
+  }
+  if (flags.self_test) text += self_test_text(cleaned);
+  std::fputs(text.c_str(), stdout);
+}
+
+}  // namespace
+
+void add_data_clean(CLI::App& data) {
+  const auto flags = std::make_shared<CleanFlags>();  // owned by the verb's callback
+  CleanOptions& o = flags->options;
+  CLI::App* verb = data.add_subcommand("clean", "Finds wrong labels in a data set of embeddings");
+  verb->add_option("--embeddings", o.embeddings,
+                   "Embeddings and labels: a file of pfcctl embed, or a folder with one")
+      ->required();
+  verb->add_option("--against", o.against,
+                   "Embeddings of test people, computed by the same model: finds these people");
+  verb->add_option("--output", o.output, "File to write: one JSON object for each finding")
+      ->capture_default_str();
+  verb->add_option("--min-confidence", o.min_confidence,
+                   "Leaves out findings that are less likely than this to be right")
+      ->check(part_of_one())
+      ->capture_default_str();
+  verb->add_flag("--self-test", flags->self_test,
+                 "Prints how many of the planted errors were found");
+  add_threads(*verb, o.threads);
+  verb->footer(
+      "Finds images with wrong labels, people with two labels, labels with two people, and\n"
+      "near-duplicates (docs/cleaning.md). Changes no data. Example:\n"
+      "  pfcctl embed --model out/backbone.safetensors --in /data/faces --out faces.safetensors\n"
+      "  pfcctl data clean --embeddings faces.safetensors --self-test");
+  verb->callback([flags] { run_clean(*flags); });
+}
+
+}  // namespace pfc

@@ -1,0 +1,38 @@
+// Finds images that are nearly the same.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "pfcctl/data/clean/identity_centres.h"
+
+namespace pfc {
+
+/// An image to drop and a nearly equal one to keep.
+struct DuplicateImage {
+  std::int64_t drop = 0, keep = 0;
+  double cosine = 0;
+};
+
+/// Compares images with images of their own and of other identities. Thread-safe. Images that
+/// cannot be near duplicates by their angles to a common centre are not read: the angle between two
+/// images is at least the difference of their angles to any third vector.
+struct DuplicateSearch {
+  const LabelledEmbeddings& set;
+  const IdentityCentres& centres;
+  double least_cosine = 1;
+
+  /// Compares the images of an identity with each other and with those of `others`. Returns each
+  /// image to drop once (keep_most_similar()).
+  [[nodiscard]] std::vector<DuplicateImage> among(std::int64_t identity,
+                                                  std::span<const std::int64_t> others) const;
+  /// Compares one image with those of another identity.
+  [[nodiscard]] std::vector<DuplicateImage> with(std::int64_t image, std::int64_t other) const;
+};
+
+/// Sorts by image to drop. Keeps each of these once, with the most similar image; of equal ones,
+/// the first.
+void keep_most_similar(std::vector<DuplicateImage>& found);
+
+}  // namespace pfc
