@@ -47,12 +47,13 @@ Fate fate_of(const std::string& job_json, const Fate& otherwise) {
 }
 
 /// Acts like a collective: in each step every rank waits for every other.
-void meet(CoordinatorClient& client, const pfc::Membership& self, int step) {
+void meet(CoordinatorClient& client, const pfc::Membership& self, int step,
+          std::chrono::milliseconds timeout) {
   const auto key = [&](int rank) {
     return "step/" + std::to_string(step) + "/" + std::to_string(rank);
   };
   client.set(key(self.rank), {'x'});
-  for (int peer = 0; peer < self.world_size; ++peer) client.get(key(peer), 1000ms);
+  for (int peer = 0; peer < self.world_size; ++peer) client.get(key(peer), timeout);
 }
 
 int suffer(CoordinatorClient& client, const std::string& what) {
@@ -119,7 +120,8 @@ int work(CoordinatorClient& client, const pfc::JoinResult& joined, const Fate& g
     if (step == 3 && fate.what == "all_fail") return suffer(client, "bad_input");
     const bool spared = fate.what == "killed_once" && self.generation > 1;
     if (step == 3 && self.rank == fate.rank && !spared) return suffer(client, fate.what);
-    if (!endless) meet(client, self, step);
+    // A test must have time to see that the job trains before it stops it.
+    if (!endless) meet(client, self, step, fate.what == "stubborn" ? 10min : 1s);
     pfc::Progress progress;
     progress.step = step;
     progress.total_steps = steps;

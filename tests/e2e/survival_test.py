@@ -113,9 +113,10 @@ class Survival(JobTest):
             self.start_again(job)
             self.wait_while_it_runs("their return", lambda: "are back after" in self.coordinators[-1].log.read_text())
             seconds.append(float(re.search(r"are back after (\S+) s", self.coordinators[-1].log.read_text())[1]))
-            self.assertEqual(self.workers(), workers, self.said())
+            # None was started again. On a busy machine the job may have ended meanwhile.
+            self.assertLessEqual(self.workers().items(), workers.items(), self.said())
             status = self.status()
-            if status:  # the job may have ended meanwhile
+            if status:
                 self.assertEqual((status["generation"], status["restarts"], status["takeovers"]), (1, 0, kill + 1))
                 self.assertGreater(status["taken_over_ms"], 0)
                 now = self.counters()
