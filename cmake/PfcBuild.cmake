@@ -171,6 +171,14 @@ function(pfc_test_program name)
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 endfunction()
 
+# pfc_test_objects(head_device_tests SOURCES a_test.cc ... DEPENDS pfc_head ...): test cases that pfc_test() and
+# pfc_gpu_test() of one folder have as a DEPENDS, so that they are compiled once.
+function(pfc_test_objects name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE pfc_flags ${arg_DEPENDS} GTest::gmock)
+endfunction()
+
 # pfc_test(common CHECKS SOURCES a_test.cc ... DEPENDS pfc_common ...) creates the test program
 # common_test and its ctest entries. At least one kind is required:
 #   COMPUTES  runs in the optimised build

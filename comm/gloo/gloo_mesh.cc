@@ -150,8 +150,9 @@ std::shared_ptr<gloo::transport::Device> make_gloo_device(const std::string& add
     attr.ai_protocol = a->ai_protocol;
     std::memcpy(&attr.ai_addr, a->ai_addr, a->ai_addrlen);
     attr.ai_addrlen = static_cast<int>(a->ai_addrlen);
-    // While a sender holds the lock of a pair, Gloo's thread does not wait for it, but polls again
-    // and again. It must not preempt the sender, because then it would poll for a whole time slice.
+    // While a sender holds the lock of a pair (a connection to a peer), Gloo's thread does not wait
+    // for it, but polls again and again. It must not preempt the sender, because then it would poll
+    // for a whole time slice.
     const BatchThreads batch;
     return std::make_shared<gloo::transport::tcp::Device>(attr);
   }

@@ -13,7 +13,7 @@ constexpr std::int64_t kFewestOfGroup = 30;  // planted errors found
 constexpr double kTolerance = 1.25;          // planted errors differ a little from real ones
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// The part of right findings among those with scores from `least` on.
+/// The fraction of right findings among those with scores from `least` on.
 struct Step {
   double least = 0;
   double right = 0, all = 0;
@@ -44,16 +44,16 @@ Steps fitted(std::vector<std::pair<double, bool>> judged) {
   return pooled;
 }
 
-/// Returns the part of plausible findings with scores below the 10 % quantile of right scores,
-/// below the median, and above. Both arguments are sorted.
+/// Returns, for three ranges of scores (they meet at the 10 % quantile and the median of `right`),
+/// the fraction of `found` that `right` predicts. Both arguments are sorted.
 Steps plausible(const std::vector<double>& right, const std::vector<double>& found) {
   const double low = right[right.size() / 10], median = right[right.size() / 2];
   const auto count = [](const std::vector<double>& of, double from, double to) {
     return static_cast<double>(std::ranges::lower_bound(of, to) -
                                std::ranges::lower_bound(of, from));
   };
-  const double part =
-      count(found, median, kInfinity) / count(right, median, kInfinity);  // of a planted error
+  const double part = count(found, median, kInfinity) /
+                      count(right, median, kInfinity);  // findings for each planted error
   Steps steps;
   for (const auto& [from, to] : {std::pair(-kInfinity, low), std::pair(low, median)}) {
     const double all = count(found, from, to), expected = count(right, from, to) * part;
@@ -66,8 +66,7 @@ Steps plausible(const std::vector<double>& right, const std::vector<double>& fou
   return steps;
 }
 
-/// Sets the confidence of findings for which `sets(finding)`, by all findings for which
-/// `counts(finding)`.
+/// Sets the confidence of the findings for which sets() is true, from those for which counts() is.
 template <class Sets, class Counts>
 void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged,
                const Sets& sets, const Counts& counts) {

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::uint64_t kSeed = 1;  // of the planted errors
 
-/// Throws InputError if the output is a file of one of the sets.
+/// Opens both sets. Throws InputError if one of them cannot be cleaned, or has the output's file.
 OpenedEmbeddings opened(const CleanOptions& o) {
   OpenedEmbeddings sets;
   std::vector<PartDataset> parts;
@@ -94,7 +94,7 @@ FoundErrors find_in(const Dataset& dataset, const ImageLabels& labels, const Cle
 }
 
 /// Returns the number of images that findings drop or give another label. A merged or leaked
-/// identity counts with its images; the smaller one of a merged pair.
+/// identity, and the smaller one of a merged pair, count with all images.
 std::int64_t proposed_images(const std::vector<Finding>& findings, const ImageLabels& labels) {
   const IdentityMembers members(labels);
   std::set<std::int64_t> images;

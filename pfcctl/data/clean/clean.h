@@ -12,7 +12,7 @@ namespace pfc {
 
 struct CleanOptions {
   std::filesystem::path embeddings;  ///< a data set of embeddings
-  std::filesystem::path against;     ///< those of test people; empty: none
+  std::filesystem::path against;     ///< embeddings of test people; empty: none
   std::filesystem::path output = "findings.jsonl";
   double min_confidence = 0.5;  ///< findings below are not written
   int threads = 0;              ///< 0: all cores

@@ -29,12 +29,12 @@ std::string part_text(std::int64_t part, std::int64_t all) {
 }
 
 std::string self_test_text(const Cleaned& cleaned) {
-  std::string text = fmt::format("{:12} {:>9}  {:>8} {:>7}  {:>8} {:>7}\n", "planted", "precision",
-                                 "5 images", "recall", "fewer", "recall");
+  std::string text = fmt::format("{:23} {:>9}  {:>9} {:>7}  {:>8} {:>7}\n", "planted errors",
+                                 "precision", "5+ images", "recall", "fewer", "recall");
   for (std::size_t kind = 0; kind < kErrorNames.size(); ++kind) {
     const SelfTest& t = cleaned.self_test[kind];
     if (t.planted[0] + t.planted[1] == 0) continue;
-    text += fmt::format("{:12} {:>9}  {:8} {:>7}  {:8} {:>7}\n", kErrorNames[kind],
+    text += fmt::format("{:23} {:>9}  {:9} {:>7}  {:8} {:>7}\n", kErrorNames[kind],
                         part_text(t.right, t.right + t.wrong), t.planted[0],
                         part_text(t.found[0], t.planted[0]), t.planted[1],
                         part_text(t.found[1], t.planted[1]));
@@ -45,10 +45,10 @@ std::string self_test_text(const Cleaned& cleaned) {
 void run_clean(const CleanFlags& flags) {
   const TimePoint start = Clock::now();
   const Cleaned cleaned = clean_labels(flags.options);
-  std::string text =
-      fmt::format("{}: {} about {} of {} ({:.1f} s)\n", one_line(flags.options.output.string()),
-                  counted(std::ssize(cleaned.findings), "finding"), cleaned.proposed,
-                  counted(cleaned.images, "image"), seconds_since(start));
+  std::string text = fmt::format("{}: {}; they would change {} of {} ({:.1f} s)\n",
+                                 one_line(flags.options.output.string()),
+                                 counted(std::ssize(cleaned.findings), "finding"), cleaned.proposed,
+                                 counted(cleaned.images, "image"), seconds_since(start));
   for (std::size_t kind = 0; kind < kFindingNames.size(); ++kind) {
     const auto number =
         std::ranges::count(cleaned.findings, static_cast<FindingKind>(kind), &Finding::kind);
@@ -63,8 +63,8 @@ void run_clean(const CleanFlags& flags) {
   }
   if (!cleaned.measured) {
     text +=
-        "confidence is 0: it is measured with planted errors, which needs 16 identities with at "
-        "least two images that agree and about which nothing was found\n";
+        "confidence is 0: measuring it needs 16 identities without findings, each with two images "
+        "that agree; --min-confidence 0 writes all findings\n";
   }
   if (flags.self_test) text += self_test_text(cleaned);
   std::fputs(text.c_str(), stdout);
@@ -77,7 +77,7 @@ void add_data_clean(CLI::App& data) {
   CleanOptions& o = flags->options;
   CLI::App* verb = data.add_subcommand("clean", "Finds wrong labels in a data set of embeddings");
   verb->add_option("--embeddings", o.embeddings,
-                   "Embeddings and labels: a file of pfcctl embed, or a folder with one")
+                   "Embeddings and labels: a .safetensors or .npy file, or a folder with one")
       ->required();
   verb->add_option("--against", o.against,
                    "Embeddings of test people, computed by the same model: finds these people");

@@ -9,16 +9,16 @@ namespace pfc {
 namespace {
 
 constexpr double kAngleError = 1e-3;  // of angles computed from float32 numbers
-/// Number of pairs after which those that are not needed are removed.
+/// Number of pairs after which keep_most_similar() runs, to save memory.
 constexpr std::size_t kMostPairs = 1 << 16;
 
 using Found = std::vector<DuplicateImage>;
 
-/// Largest difference between the angles of near duplicates to a common centre.
+/// Largest difference between the angles of near-duplicates to a common centre.
 double most_between(const DuplicateSearch& s) { return angle_of(s.least_cosine) + kAngleError; }
 
-/// Of near duplicates, drops the image of the set that is not the test set; otherwise the one that
-/// does not agree with its identity; otherwise the later one.
+/// Adds near-duplicates. Never drops a test image; prefers to drop one that does not agree with its
+/// identity, then the later one.
 void compare(const DuplicateSearch& s, std::int64_t a, std::span<const float> row_a, std::int64_t b,
              std::span<const float> row_b, Found& found) {
   const double cosine = inner_product(row_a, row_b);

@@ -16,8 +16,8 @@ struct DuplicateImage {
 };
 
 /// Compares images with images of their own and of other identities. Thread-safe. Images that
-/// cannot be near duplicates by their angles to a common centre are not read: the angle between two
-/// images is at least the difference of their angles to any third vector.
+/// cannot be near-duplicates by their angles to a common centre are not compared: the angle between
+/// two images is at least the difference of their angles to any third vector.
 struct DuplicateSearch {
   const LabelledEmbeddings& set;
   const IdentityCentres& centres;
@@ -31,8 +31,8 @@ struct DuplicateSearch {
   [[nodiscard]] std::vector<DuplicateImage> with(std::int64_t image, std::int64_t other) const;
 };
 
-/// Sorts by image to drop. Keeps each of these once, with the most similar image; of equal ones,
-/// the first.
+/// Sorts by image to drop. For each of these, keeps the pair with the largest cosine; if equal, the
+/// one with the smallest `keep`.
 void keep_most_similar(std::vector<DuplicateImage>& found);
 
 }  // namespace pfc

@@ -21,10 +21,10 @@ namespace pfc {
 
 namespace {
 
-constexpr std::int64_t kCandidates = 4;          // centres of a suspected image with exact cosines
+constexpr std::int64_t kCandidates = 4;  // nearest centres of a suspect, compared again exactly
 constexpr std::int64_t kSuspectsAtOnce = 65536;  // embeddings in memory
 
-/// An image that does not agree with its identity, and the identity that it belongs to.
+/// An image whose similarity to its identity is below thresholds.same, and where it belongs.
 struct Suspect {
   std::int64_t image = 0;
   std::int64_t belongs_to = -1;  ///< -1: to none
@@ -184,7 +184,7 @@ std::set<std::int64_t> Finder::report_second_people() {
         ++votes[suspect->belongs_to];
       }
     }
-    // Most images of the second person have an identity of their own: they have wrong labels.
+    // Most images of the second person belong to one other identity: they have wrong labels.
     if (std::ranges::any_of(
             votes, [&](const auto& vote) { return 2 * vote.second > second.images.size(); })) {
       continue;
@@ -225,8 +225,8 @@ void Finder::report_images(const std::set<std::int64_t>& second_people) {
   }
 }
 
-/// Returns the part of the agreeing images of an identity that also agree with another one. If only
-/// one agrees, the others contradict it and count too.
+/// Returns the fraction of the agreeing images of an identity that also agree with another one. If
+/// only one agrees, the others contradict it and count too.
 double Finder::part_near(std::int64_t identity, std::int64_t other) const {
   std::vector<float> row(set_.dimension());
   double near = 0, all = 0;

@@ -23,7 +23,7 @@ enum class FindingKind {
 inline constexpr std::array kFindingNames = {"wrong_label", "stranger",  "same_person",
                                              "two_people",  "duplicate", "leaked"};
 
-/// Identities with fewer images are judged by less, and are counted apart.
+/// Identities with fewer images give less evidence, and are calibrated separately.
 inline constexpr std::size_t kManyImages = 5;
 
 /// Number of other identities with which the images of an identity are compared one by one.
@@ -32,14 +32,14 @@ inline constexpr std::int64_t kNearestIdentities = 16;
 struct Finding {
   FindingKind kind = FindingKind::kWrongLabel;
   std::int64_t image = -1;        ///< wrong label, stranger, duplicate: the image
-  std::int64_t other_image = -1;  ///< duplicate: the image to keep
+  std::int64_t other_image = -1;  ///< duplicate: the image that is not dropped for this one
   std::int64_t identity = -1;     ///< label of the image, or one of the two identities
   /// The identity that the image belongs to, the second identity, or the label of other_image.
   std::int64_t other_identity = -1;
   std::vector<std::int64_t> images = {};  ///< two people: the images of the second person
-  /// Certainty. Comparable only between findings of one kind.
+  /// Strength of the evidence. Comparable only between findings of one kind.
   double score = 0;
-  double confidence = 0;    ///< probability that the finding is right; 0: not computed yet
+  double confidence = 0;    ///< probability that the finding is right; 0 until computed
   bool few_images = false;  ///< the identity, or both together, have fewer than kManyImages
   /// Names and values, for display.
   std::vector<std::pair<const char*, double>> evidence = {};
@@ -55,9 +55,9 @@ struct FoundErrors {
 /// is reported. Runs on `threads` threads (0: all cores), shows its progress, and throws after an
 /// interrupt like Progress::show().
 ///
-/// Memory in bytes, for C identities and N images of D numbers, without findings: 4 C D + 150 C +
-/// 20 N, the embeddings of an identity for each thread, and about 300 MB. Takes 2 D C (C + S)
-/// operations for the centres, where S is the number of suspected images. Throws InputError like
+/// Memory in bytes, for C identities and N images of D numbers, without findings and `set`: 4 C D +
+/// 150 C + 20 N, the embeddings of an identity for each thread, and about 300 MB. Takes 2 D C (C +
+/// S) operations for the centres, where S is the number of suspected images. Throws InputError like
 /// image_thresholds().
 FoundErrors find_errors(const LabelledEmbeddings& set, int threads);
 

@@ -14,16 +14,16 @@ namespace pfc {
 /// The embeddings to clean, followed by those of the test set, if there is one.
 struct OpenedEmbeddings {
   std::unique_ptr<Dataset> dataset;
-  std::vector<std::filesystem::path> files;  ///< F.names.txt beside a file F may name its images
+  std::vector<std::filesystem::path> files;  ///< path_of_names() may name their images
   std::int64_t first_test_image = 0;
   std::int64_t first_test_identity = 0;
 };
 
-/// Returns F.names.txt, which names the images of the embeddings in the file F.
+/// Returns F.names.txt for a file F.safetensors or F.npy: the names of its images.
 std::filesystem::path path_of_names(std::filesystem::path embeddings);
 
-/// Writes the findings in this order. Throws InputError if a file of names has not one line for
-/// each embedding, and StorageError.
+/// Writes the findings in this order. Throws InputError if a file of names does not have one
+/// line for each embedding, and StorageError.
 void write_findings(BufferedFile& out, const std::vector<Finding>& findings,
                     const OpenedEmbeddings& of);
 

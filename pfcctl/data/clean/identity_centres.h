@@ -14,9 +14,9 @@
 
 namespace pfc {
 
-/// The rows that show one person, as far as they agree.
+/// The rows that agree with each other, and their mean.
 struct AgreeingRows {
-  std::vector<bool> kept;   ///< [n]: agrees with the others that are kept; at least one
+  std::vector<bool> kept;   ///< [n]: agrees with the other kept rows; at least one is true
   std::size_t count = 0;    ///< number of rows kept
   std::vector<float> mean;  ///< [D] of the rows kept; shorter than 1 unless they are equal
   /// [n]: mean cosine to the other rows that are kept; if there is none, to all other rows. 1 for
@@ -58,8 +58,8 @@ class IdentityCentres {
   [[nodiscard]] std::span<const float> of(std::int64_t identity) const {
     return std::span(centres_).subspan(static_cast<std::size_t>(identity) * d_, d_);
   }
-  /// Returns the length of the mean of the images that agree: the factor from a cosine with the
-  /// centre to the mean cosine with these images. 0 for an identity without images.
+  /// Returns the length of the mean of the images that agree. A cosine with the centre, times this
+  /// length, is the mean cosine with these images. 0 for an identity without images.
   [[nodiscard]] double length(std::int64_t identity) const {
     return lengths_[static_cast<std::size_t>(identity)];
   }
@@ -88,7 +88,7 @@ class IdentityCentres {
 double angle_of(double cosine);
 
 /// Calls work(identity, result) for each identity of [0, identities) on several threads, and
-/// take(result) on the calling thread, in ascending order. A result belongs to several identities.
+/// take(result) on the calling thread, in ascending order. Consecutive identities share a result.
 /// Shows "`doing`: N identities", and throws after an interrupt like Progress::show().
 template <class Result, class Work, class Take>
 void for_identities(const std::string& doing, std::int64_t identities, int threads,

@@ -15,7 +15,7 @@ namespace pfc {
 
 namespace {
 
-/// Turns a unit vector, so that its cosine with the original is copy.cosine.
+/// Rotates a unit vector, so that its cosine with the original is copy.cosine.
 void turn(const EmbeddingCopy& copy, std::span<float> row) {
   std::vector<float> aside(row.size());
   for (std::size_t i = 0; i < row.size(); ++i) {
@@ -58,7 +58,7 @@ IdentityMembers::IdentityMembers(const ImageLabels& labels)
       images_[begin_[static_cast<std::size_t>(labels.label(i))]++] = i;
     }
   }
-  std::shift_right(begin_.begin(), begin_.end(), 1);  // each is now the end of its identity
+  std::shift_right(begin_.begin(), begin_.end(), 1);  // begin_[i] was the end of identity i
   begin_.front() = 0;
 }
 

@@ -9,11 +9,11 @@
 
 namespace pfc {
 
-/// An additional image: a stored one whose embedding is turned a little.
+/// An additional image: a stored one whose embedding is rotated a little.
 struct EmbeddingCopy {
   std::int64_t source = 0;  ///< stored image
   double cosine = 1;        ///< between the copy and its source
-  std::uint64_t seed = 0;   ///< of the direction
+  std::uint64_t seed = 0;   ///< of the random direction of the rotation
 };
 
 /// The identity of each image. Images after the stored ones are copies.
@@ -46,8 +46,8 @@ class IdentityMembers {
   std::vector<std::int64_t> images_;  // sorted by identity
 };
 
-/// Reads unit-length embeddings. Thread-safe. Borrows both arguments. REQUIRES: each image that is
-/// not left out can be read (labels_of_readable()).
+/// Reads embeddings, scaled to length 1. Thread-safe. Borrows both arguments. REQUIRES: each image
+/// that is not left out can be read.
 class LabelledEmbeddings {
  public:
   LabelledEmbeddings(const Dataset& dataset, const ImageLabels& labels)

@@ -30,10 +30,10 @@ class Planter {
   }
 
   PlantedErrors plant() {
-    if (people_.size() < 2) return std::move(planted_);
+    const std::int64_t some = number_of(people_);
+    if (some == 0) return std::move(planted_);
     const bool has_test = std::ranges::count(planted_.labels.is_test, true) > 0;
     order_ = shuffled(kOrder, people_);
-    const std::int64_t some = number_of(people_);
     for (std::int64_t n = 0; n < some; ++n) halve(ErrorKind::kSplit);
     for (std::int64_t n = 0; n < some && has_test; ++n) halve(ErrorKind::kLeaked);
     for (std::int64_t n = 0; n < some; ++n) merge();
@@ -50,7 +50,7 @@ class Planter {
   }
 
  private:
-  // Purposes of random numbers. Shuffles and draws of pairs use the first ones of kShuffle.
+  // Start at 16, because other users of Stream::kShuffle have smaller numbers.
   enum Purpose : std::uint32_t { kOrder = 16, kFlip, kTarget, kCopy, kDirection, kHalf };
 
   /// Sets trusted_images and trusted_people.
@@ -146,7 +146,7 @@ class Planter {
       planted_.errors.push_back({.kind = ErrorKind::kCopied,
                                  .image = added,
                                  .small = small(planted_.person[at(source)])});
-      // Such a label is easier to find than others, because the image has a copy where it belongs.
+      // Not recorded as flipped: the copied image makes such a label easier to find than others.
       if (++number % 4 == 0) give_other_label(added);
     }
   }
@@ -184,9 +184,8 @@ class Judge {
     return true;
   }
 
-  /// Removes wrong findings that give images of one person the same other label. Errors of the
-  /// embeddings are different for each image; so these images show a real split of the person,
-  /// which was not found before.
+  /// Removes wrong findings that give images of one person the same other label. Noise of
+  /// the embeddings would give different labels, so the person is really split.
   void remove_exposed_splits(std::vector<JudgedFinding>& judged) const {
     const auto label_given = [&](const JudgedFinding& j) {
       return std::pair(person(j.finding.image), j.finding.other_identity);
@@ -228,7 +227,7 @@ class Judge {
     }
     return {};
   }
-  /// Returns whether the labels before were probably right about all that the finding concerns.
+  /// Returns whether all images and people of the finding are trusted.
   [[nodiscard]] bool trusted(const Finding& f) const {
     const auto image = [&](std::int64_t i) {
       return i < 0 || planted_.trusted_images[at(source(i))];

@@ -10,7 +10,8 @@
 namespace pfc {
 
 enum class ErrorKind { kFlipped, kSplit, kMerged, kCopied, kLeaked };
-inline constexpr std::array kErrorNames = {"wrong_label", "split", "merged", "duplicate", "leaked"};
+inline constexpr std::array kErrorNames = {"wrong_label, stranger", "same_person", "two_people",
+                                           "duplicate", "leaked"};  ///< what should be found
 
 struct PlantedError {
   ErrorKind kind = ErrorKind::kFlipped;
@@ -19,18 +20,19 @@ struct PlantedError {
   bool small = false;          ///< the person or, if merged, one of the two, had under 5 images
 };
 
-/// Labels with planted errors. "Before" is without them.
+/// Labels with planted errors. "Before" means before planting.
 struct PlantedErrors {
   ImageLabels labels;
   std::vector<PlantedError> errors;
   std::vector<std::int64_t> person;  ///< [images]: the label before; that of the source for a copy
   std::vector<std::int64_t> home;    ///< [labels before]: the label that the person has now
-  /// [images before], [labels before]: the label was probably right. An image agrees with its
-  /// identity; an identity has two such images. Nothing was found about either.
+  /// [images before]: agrees with its identity, and no finding names it. [labels before]: has two
+  /// agreeing images, and no finding is about the identity itself.
   std::vector<bool> trusted_images, trusted_people;
 };
 
-/// Plants errors at random places, which `seed` determines. Changes only trusted images and people:
+/// Plants errors at random places, which `seed` determines. Splits, merges
+/// and leaks trusted people; flips and copies trusted images:
 /// - flipped: images get a random other label; 1 % of the images. Also all images of 0.1 % of the
 ///   people, who are then strangers;
 /// - split: half of the images of 1 % of the people get a new label;
@@ -38,11 +40,13 @@ struct PlantedErrors {
 /// - copied: 1 % of the images get a copy, whose cosine with the image is 0.98 to 1. Each fourth
 ///   copy gets a random other label;
 /// - leaked, if there is a test set: half of the images of 1 % of the people move to it.
-/// At least 100 of each kind, but at most a sixteenth of the people or images. A person is changed
-/// once. REQUIRES: the labels have no copies, and `found` is what was found in them.
+/// These numbers are at least 100 (strangers: 10), but at most a sixteenth of the people or images;
+/// nothing is planted if there are fewer than 16 trusted people. A person is split, leaked, merged
+/// or made a stranger at most once. REQUIRES: the labels have no copies, and `found` is what was
+/// found in them.
 PlantedErrors plant_errors(const ImageLabels& labels, const FoundErrors& found, std::uint64_t seed);
 
-/// A finding in labels with planted errors of which the truth is known.
+/// A finding in labels with planted errors, and whether it is right.
 struct JudgedFinding {
   Finding finding;
   bool right = false;

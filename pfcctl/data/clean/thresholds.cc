@@ -17,15 +17,16 @@ namespace {
 struct Samples {
   std::vector<double> genuine;
   std::vector<std::vector<float>> medoids;
+  std::int64_t sampled = 0;  ///< identities, also those with fewer than three images
 };
 
-/// Reads at most 20,000 identities, at equal distances.
+/// Samples at most 20,000 identities, at equal distances.
 Samples samples_of(const LabelledEmbeddings& set, int threads) {
   const std::int64_t all = set.labels().identities();
   const std::int64_t distance = (all + 19'999) / 20'000;
-  Samples samples;
+  Samples samples{.genuine = {}, .medoids = {}, .sampled = (all + distance - 1) / distance};
   for_identities<Samples>(
-      "sampling", (all + distance - 1) / distance, threads,
+      "sampling", samples.sampled, threads,
       [&](std::int64_t i, Samples& to) {
         const auto images = set.members().of(i * distance);
         if (images.size() < 3) return;
@@ -77,9 +78,9 @@ CleaningThresholds image_thresholds(const LabelledEmbeddings& set, int threads) 
   const std::size_t people = of.medoids.size();
   if (people < kFewestSamples) {
     throw InputError(
-        fmt::format("found {} identities with at least 3 usable images, expected {}: the "
-                    "thresholds are set from them; clean a larger set, or add identities to it",
-                    people, kFewestSamples));
+        fmt::format("found {} identities with at least 3 usable images among {} sampled, expected "
+                    "{}: the thresholds are set from them; add identities or images to the set",
+                    people, of.sampled, kFewestSamples));
   }
   std::vector<double> impostor;
   for (std::size_t i = 0; i < people; ++i) {

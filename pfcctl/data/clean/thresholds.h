@@ -10,24 +10,24 @@ namespace pfc {
 /// Number of identities with three images below which thresholds would be guesses.
 inline constexpr std::size_t kFewestSamples = 30;
 
-/// Medians and one-sided standard deviations are those of quantiles (50 % and 16 % or 84 %), on the
-/// side that errors in the labels change less.
+/// A standard deviation is here the distance from the median to the 16 % or the 84 % quantile,
+/// whichever errors in the labels change less.
 struct CleaningThresholds {
-  /// Images of one person: as many standard deviations below the median cosine of images of one
-  /// identity as above that of two.
+  /// Smallest mean cosine of images of one person. Lies between the median cosines of images of one
+  /// identity and of two, at the same number of standard deviations from each.
   double same = 0;
-  /// Centres of one person. Above the cosines of most centres with their nearest other one:
-  /// median + 4 (median - 16 % quantile), which about 1 % of the people exceed if these cosines
-  /// have the distribution of a maximum (Gumbel's).
+  /// Smallest cosine of two centres of one person. Above the cosines of most centres with their
+  /// nearest other one: median + 4 (median - 16 % quantile), which about 1 % of the people exceed
+  /// if these cosines have the distribution of a maximum (Gumbel's).
   double nearest = 1;
-  /// One image twice: at least 0.95. The angle is also below those of images of one identity:
-  /// median / exp(6 s), where s is the distance from the 16 % quantile to the median of the angles'
-  /// logarithms.
+  /// Smallest cosine of near-duplicates: at least 0.95, and at least cos(m / exp(6 s)), where m is
+  /// the median angle between images of one identity, and s the distance from the 16 % quantile to
+  /// the median of the angles' logarithms.
   double duplicate = 1;
 };
 
 /// Returns `same` and `duplicate`, from at most 20,000 identities. Throws InputError if fewer than
-/// kFewestSamples have three images.
+/// kFewestSamples of them have three images.
 CleaningThresholds image_thresholds(const LabelledEmbeddings& set, int threads);
 
 /// cosines: of each centre with the nearest other centre of the same set. REQUIRES: not empty.

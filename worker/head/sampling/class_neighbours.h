@@ -14,10 +14,11 @@
 
 namespace pfc {
 
-/// The nearest classes of each class of the whole table, by position. The same on every worker.
+/// The nearest classes of each class of the whole table, by position, the same on every worker; or
+/// those of each query (find_nearest()).
 struct ClassNeighbours {
-  std::int64_t degree = 0;  ///< k, the number of neighbours of a class
-  /// [classes, k]: nearest first, padded with -1. Empty: not computed yet.
+  std::int64_t degree = 0;  ///< k, the number of nearest classes
+  /// [classes or queries, k]: nearest first, padded with -1. Empty: not computed yet.
   std::vector<std::int32_t> table;
 
   [[nodiscard]] std::span<const std::int32_t> of(std::int64_t position) const {
@@ -32,12 +33,12 @@ struct NeighbourOptions {
   std::int64_t sub_centres = 1;  ///< centres in a row
   bool bias = false;             ///< the last number of a centre is a bias, which is not compared
   std::int64_t degree = 16;      ///< ClassNeighbours::degree
-  /// Called with the finished part of the search and the whole, in rows of this worker. An
+  /// Called with the numbers of finished and of all rows of this worker. An
   /// exception ends the search; REQUIRES: a single worker, if it can throw. Empty: not called.
   std::function<void(std::int64_t done, std::int64_t all)> progress = {};
 };
 
-/// Copies the centres of classes of this worker's shard to rows [n, row_size].
+/// Copies the centres of classes of this worker's shard (or its queries) to rows [n, row_size].
 using ReadCentres = std::function<void(RowRange classes, std::span<float> rows)>;
 
 /// Finds, for each class, the `degree` other classes whose centres have the largest cosines with
@@ -57,9 +58,9 @@ struct QueryRows {
   ReadCentres read;  ///< copies queries [begin, end) to rows [n, row_size]
 };
 
-/// Finds, for each query of this worker, the `degree` classes with the largest cosines, in the same
-/// way. The table is [queries.count, degree]. `read` reads classes, as in find_neighbours().
-/// Collective; each worker has its own queries, at least one, and receives only their classes.
+/// Finds, for each query of this worker, the `degree` classes with the largest cosines, like
+/// find_neighbours(). `read` reads classes. Collective; each worker has its own queries, at least
+/// one, and receives only the results for these.
 ClassNeighbours find_nearest(Ops& ops, Comm& host, const NeighbourOptions& options,
                              const ReadCentres& read, const QueryRows& queries);
 

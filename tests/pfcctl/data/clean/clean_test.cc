@@ -33,7 +33,7 @@ double confidence_at(double score, const std::vector<JudgedFinding>& judged,
   return found.back().confidence;
 }
 
-TEST(Confidence, IsThePartOfRightFindingsByScore) {
+TEST(Confidence, IsTheFractionOfRightFindingsByScore) {
   // Right findings score 0.50 to 0.99, wrong ones 0.40 to 0.69.
   std::vector<JudgedFinding> judged;
   std::vector<Finding> found;
@@ -59,13 +59,13 @@ TEST(Confidence, FallsIfMoreFindingsThanExpectedHaveLowScores) {
     found.push_back(judged.back().finding);
   }
   EXPECT_EQ(confidence_at(0.51, judged, found), 1);
-  for (int i = 0; i < 400; ++i) found.push_back(stranger(0.5));  // 40 are right, by their scores
+  for (int i = 0; i < 400; ++i) found.push_back(stranger(0.5));  // high scores predict 40 of these
   EXPECT_NEAR(confidence_at(0.51, judged, found), (1.25 * 40 + 2 * std::sqrt(80)) / 440, 0.01);
   EXPECT_EQ(confidence_at(0.6, judged, found), 1);
   EXPECT_EQ(confidence_at(0.8, judged, found), 1);
 }
 
-TEST(Confidence, IsZeroIfNoFindingScoresAsHighAsRightOnes) {
+TEST(Confidence, IsZeroIfNoFindingExceedsTheMedianOfRightOnes) {
   std::vector<JudgedFinding> judged;
   std::vector<Finding> found;
   for (int i = 0; i < 100; ++i) judged.push_back({stranger(0.5 + i * 0.005), true});
@@ -73,7 +73,7 @@ TEST(Confidence, IsZeroIfNoFindingScoresAsHighAsRightOnes) {
   EXPECT_EQ(confidence_at(0.52, judged, found), 0);
 }
 
-TEST(Confidence, OfLeakedPeopleDoesNotDependOnTheScoresOfOthers) {
+TEST(Confidence, OfLeakedPeopleIgnoresTheScoresOfOthers) {
   std::vector<JudgedFinding> judged;
   std::vector<Finding> found;
   for (int i = 0; i < 100; ++i) {
@@ -83,7 +83,7 @@ TEST(Confidence, OfLeakedPeopleDoesNotDependOnTheScoresOfOthers) {
   EXPECT_EQ(confidence_at(0.52, judged, found, FindingKind::kLeaked), 1);
 }
 
-TEST(PlantedErrors, ChangeLabelsAsTheySay) {
+TEST(PlantedErrors, MatchTheChangedLabels) {
   ImageLabels labels;
   for (std::int64_t i = 0; i < 6000; ++i) labels.of_image.push_back(i % 1000);
   labels.is_test.resize(1010);
@@ -227,7 +227,7 @@ TEST_F(Clean, FindsMostPlantedErrors) {
   }
 }
 
-TEST_F(Clean, NamesTheTestSetOfLeakedPeople) {
+TEST_F(Clean, ReportsLeakedPeopleWithTheirTestLabels) {
   DrawnEmbeddings test(6);
   for (int i = 0; i < 12; ++i) test.add_person(centres_[static_cast<std::size_t>(9 * i)], i, 4);
   test.write(folder_ / "test");

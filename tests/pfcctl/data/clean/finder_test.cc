@@ -52,7 +52,7 @@ TEST(AgreeingRows, LeavesOutRowsOfOtherPeople) {
   }
 }
 
-TEST(AgreeingRows, OfOneRowOrTwoThatDisagreeIsTheFirst) {
+TEST(AgreeingRows, KeepTheFirstOfTwoThatDisagree) {
   DrawnEmbeddings drawn(2);
   const Vector one = drawn.direction(), two = drawn.direction();
   const AgreeingRows single = agreeing_rows(one, 64, 0.5);
@@ -64,7 +64,7 @@ TEST(AgreeingRows, OfOneRowOrTwoThatDisagreeIsTheFirst) {
   EXPECT_NEAR(pair.similarity[1], dot(one, two), 1e-5);
 }
 
-TEST(AgreeingRows, OfTwoPeopleShowsTheLargerGroup) {
+TEST(AgreeingRows, KeepTheLargerOfTwoPeople) {
   DrawnEmbeddings drawn(3);
   drawn.add_people(0, 2, 3);
   drawn.add_person(drawn.rows[4], 0, 2);
@@ -116,7 +116,7 @@ class Find : public ::testing::Test {
   ImageLabels labels_;
 };
 
-TEST_F(Find, ImagesWithWrongLabelsAndWhereTheyBelong) {
+TEST_F(Find, ReportsWhereImagesWithWrongLabelsBelong) {
   open();
   EXPECT_EQ(
       found(FindingKind::kWrongLabel),
@@ -125,20 +125,20 @@ TEST_F(Find, ImagesWithWrongLabelsAndWhereTheyBelong) {
                       {FindingKind::kWrongLabel, std::ssize(drawn_.labels) - 2, -1, 64, 16}}));
 }
 
-TEST_F(Find, Strangers) {
+TEST_F(Find, ReportsStrangers) {
   open();
   EXPECT_EQ(found(FindingKind::kStranger),
             (std::set<Said>{{FindingKind::kStranger, stranger_, -1, 5, -1}}));
 }
 
-TEST_F(Find, TwoIdentitiesOfOnePerson) {
+TEST_F(Find, ReportsTwoIdentitiesOfOnePerson) {
   open();
   EXPECT_EQ(found(FindingKind::kSamePerson),
             (std::set<Said>{{FindingKind::kSamePerson, -1, -1, 10, 61},
                             {FindingKind::kSamePerson, -1, -1, 15, 63}}));
 }
 
-TEST_F(Find, OneIdentityOfTwoPeople) {
+TEST_F(Find, ReportsOneIdentityOfTwoPeople) {
   open();
   const FoundErrors all = find();
   const auto f = std::ranges::find(all.findings, FindingKind::kTwoPeople, &Finding::kind);
@@ -148,14 +148,14 @@ TEST_F(Find, OneIdentityOfTwoPeople) {
   for (const std::int64_t image : f->images) EXPECT_GE(image, wrong_);
 }
 
-TEST_F(Find, DuplicatesAlsoUnderAWrongLabel) {
+TEST_F(Find, ReportsDuplicatesAlsoUnderAWrongLabel) {
   open();
   EXPECT_EQ(found(FindingKind::kDuplicate),
             (std::set<Said>{{FindingKind::kDuplicate, copy_, 30 * 6, 30, 30},
                             {FindingKind::kDuplicate, moved_copy_, 40 * 6, 50, 40}}));
 }
 
-TEST_F(Find, PeopleOfTheTestSet) {
+TEST_F(Find, ReportsPeopleOfTheTestSet) {
   drawn_.add_person(centres_[33], 65, 3);
   const std::int64_t test_image = drawn_.add(drawn_.near(drawn_.rows[35 * 6], 0.995), 66);
   drawn_.add(drawn_.direction(), 65);  // a stranger in the test set
@@ -167,14 +167,14 @@ TEST_F(Find, PeopleOfTheTestSet) {
                   .contains({FindingKind::kDuplicate, 35 * 6, test_image, 35, 66}));
 }
 
-TEST_F(Find, NothingInASetWithoutErrors) {
+TEST_F(Find, ReportsNothingInASetWithoutErrors) {
   drawn_ = DrawnEmbeddings(9);
   drawn_.add_people(0, 200, 6);
   open();
   EXPECT_TRUE(find().findings.empty());
 }
 
-TEST_F(Find, TheSameForAnyNumberOfThreads) {
+TEST_F(Find, DoesNotDependOnTheNumberOfThreads) {
   open();
   const auto one = find(1).findings;
   for (const int threads : {2, 5}) {
@@ -187,7 +187,7 @@ TEST_F(Find, TheSameForAnyNumberOfThreads) {
   }
 }
 
-TEST_F(Find, ThresholdsLieBetweenTheDistributions) {
+TEST_F(Find, SetsThresholdsBetweenTheDistributions) {
   open();
   const CleaningThresholds t = find().thresholds;
   // Two images of a person have cosines of about 0.88^2, images of two people of about 0.
@@ -199,7 +199,7 @@ TEST_F(Find, ThresholdsLieBetweenTheDistributions) {
   EXPECT_LT(t.duplicate, 0.99);
 }
 
-TEST_F(Find, NothingIfThereAreTooFewPeople) {
+TEST_F(Find, FailsIfThereAreTooFewPeople) {
   drawn_ = DrawnEmbeddings(9);
   drawn_.add_people(0, 29, 3);
   drawn_.add_people(29, 100, 2);
@@ -290,7 +290,7 @@ class Exhaustive {
   std::map<std::int64_t, Vector> centres_;
 };
 
-TEST_F(Find, TheSameAsAnExhaustiveSearch) {
+TEST_F(Find, ReportsTheSameAsAnExhaustiveSearch) {
   drawn_ = DrawnEmbeddings(11);
   const auto centres = drawn_.add_people(0, 150, 5);
   drawn_.add_people(150, 40, 2);

@@ -128,7 +128,7 @@ TEST_P(Neighbours, OfFewClassesArePadded) {
   expect_nearest({.positions = {.classes = 9}, .row_size = 16, .degree = 12});
 }
 
-TEST_P(Neighbours, OfRowsThatAreNoClassesAreFoundByEachWorker) {
+TEST_P(Neighbours, OfQueriesAreFoundByEachWorker) {
   const NeighbourOptions o{.positions = {.classes = 203}, .row_size = 24, .degree = 6};
   const std::vector<float> rows = random_class_rows(o);
   const std::vector<std::int32_t> expected = expected_neighbours(o, rows);
