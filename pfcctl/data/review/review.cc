@@ -112,14 +112,7 @@ class ShownImages {
       }
     }
     for (const bool test : {false, true}) {
-      if (sets.at(test ? 1 : 0).dataset == nullptr) continue;
-      const std::vector<std::int64_t> labels = labels_of(*sets.at(test ? 1 : 0).dataset);
-      for (std::size_t i = 0; i < labels.size(); ++i) {
-        const auto of = identities_.find({test, labels[i]});
-        const ItemKey image{test, static_cast<std::int64_t>(i)};
-        if (of == identities_.end() || of->second.size() == kShownOfIdentity) continue;
-        if (!suspected.contains(image)) of->second.push_back(image);
-      }
+      if (sets.at(test ? 1 : 0).dataset) read_labels(test, suspected);
     }
   }
 
@@ -145,6 +138,21 @@ class ShownImages {
   [[nodiscard]] const std::vector<ItemKey>& all() const { return all_; }
 
  private:
+  void read_labels(bool test, const std::set<ItemKey>& suspected) {
+    const Dataset& dataset = *sets_.at(test ? 1 : 0).dataset;
+    Progress progress("reading labels", "images");
+    ImageBuffer buffer;
+    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
+      progress.show(i + 1, dataset.info().images);
+      try {
+        const auto of = identities_.find({test, dataset.label(i, buffer)});
+        if (of == identities_.end() || of->second.size() == kShownOfIdentity) continue;
+        if (!suspected.contains({test, i})) of->second.emplace_back(test, i);
+      } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): it cannot be shown
+      }
+    }
+  }
+
   ordered_json places_of(std::span<const ItemKey> images) {
     ordered_json places = ordered_json::array();
     for (const ItemKey& image : images) {
@@ -235,7 +243,6 @@ std::string write_review(const ReviewOptions& o) {
   const ReviewedSets sets{reviewed_set(o.in), reviewed_set(o.against)};
   for (const ReviewedFinding& f : file.findings) expect_same_sets(sets, f);
 
-  Progress progress("reading", "images");  // an interrupt removes what was written
   const auto all = std::ssize(file.findings), shown = std::min(all, o.limit);
   ShownImages images(sets, file.findings, static_cast<std::size_t>(shown));
   ordered_json data{{"set", one_line(o.in.string())},
@@ -248,6 +255,7 @@ std::string write_review(const ReviewOptions& o) {
                                 {"decision", f.values.value("decision", "")},
                                 {"groups", images.groups_of(f.values)}});
   }
+  Progress progress("reading", "images");  // an interrupt removes what was written
   BufferedFile out(o.output);
   out.write(page_begin(data));
   const std::int64_t unreadable = write_images(out, sets, images.all(), progress);

@@ -269,7 +269,12 @@ function begin() {
   const actions = { accept: () => decideOne("a"), reject: () => decideOne("r"), undo, previous: () => step(-1),
     next: () => step(1), save, "accept-all": () => { decide(certain().map((i) => [i, "a"])); refilter(); } };
   for (const [id, action] of Object.entries(actions)) find(id).addEventListener("click", action);
-  for (const id of ["kind", "state"]) find(id).addEventListener("change", refilter);
+  for (const id of ["kind", "state"]) {
+    find(id).addEventListener("change", () => {
+      if (!find(id).matches(":focus-visible")) find(id).blur();  // chosen with a pointer: the keys act again
+      refilter();
+    });
+  }
   find("threshold").addEventListener("input", showProgress);
   find("position").addEventListener("change", () => go(visible[find("position").valueAsNumber - 1] ?? at));
   const keys = { a: "accept", r: "reject", u: "undo", ArrowLeft: "previous", ArrowRight: "next" };
