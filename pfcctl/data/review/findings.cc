@@ -75,7 +75,7 @@ std::vector<json> suspected_images(const ReviewedFinding& finding) {
   return images;
 }
 
-FindingsFile read_findings(const std::filesystem::path& file) {
+FindingsFile findings_to_review(const std::filesystem::path& file) {
   RegularFile opened(file);
   std::string text(opened.bytes(), '\0');
   text.resize(opened.read(std::as_writable_bytes(std::span(text))));

@@ -32,6 +32,6 @@ std::vector<nlohmann::json> suspected_images(const ReviewedFinding& finding);
 
 /// Reads findings with or without decisions, in the order of the file. Throws InputError that names
 /// the file and the line.
-FindingsFile read_findings(const std::filesystem::path& file);
+FindingsFile findings_to_review(const std::filesystem::path& file);
 
 }  // namespace pfc

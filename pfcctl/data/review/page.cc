@@ -22,7 +22,7 @@ std::string base64(std::span<const std::byte> bytes) {
 }
 
 std::string_view page_file(std::string_view name) {
-  return std::ranges::find(review_files(), name, &PageFile::name)->contents;
+  return std::ranges::find(review_files(), name, &ReviewPageFile::name)->contents;
 }
 
 /// Returns the expression that allows this script or style in a policy (CSP 3, section 2.3.1).

@@ -239,7 +239,7 @@ std::string write_review(const ReviewOptions& o) {
     throw InputError("--out " + o.output.string() + ": expected a file name that ends with .html");
   }
   expect_not_an_input(o.output, std::array{o.findings, o.in, o.against});
-  const FindingsFile file = read_findings(o.findings);
+  const FindingsFile file = findings_to_review(o.findings);
   const ReviewedSets sets{reviewed_set(o.in), reviewed_set(o.against)};
   for (const ReviewedFinding& f : file.findings) expect_same_sets(sets, f);
 
