@@ -14,8 +14,10 @@ const KINDS = {
   same_person: ["Same person", (f) => [own(f), " and ", other(f), " look like one person. Accept merges them."]],
   two_people: ["Two people", (f) => [count(f.images.length), " images of ", own(f),
     " look like a second person. Accept gives them a label of their own."]],
-  duplicate: ["Duplicate", (f) => ["These images are nearly the same. Their labels are ", own(f), " and ", other(f),
-    ". Accept drops the first one."]],
+  duplicate: ["Duplicate", (f) => ["These images are nearly the same. ",
+    ...(f.other_identity.test ? ["The second one is in the test set"]
+      : f.identity.label === f.other_identity.label ? ["Both have the label ", own(f)]
+      : ["Their labels are ", own(f), " and ", other(f)]), ". Accept drops the first one."]],
   leaked: ["Leaked", (f) => [own(f), " looks like ", other(f), " of the test set. Accept drops ", own(f), "."]],
 };
 const CAPTIONS = {
