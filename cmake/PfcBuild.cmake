@@ -92,6 +92,19 @@ function(pfc_do_not_sanitize target)
   endif()
 endfunction()
 
+# pfc_embed(OUT x.cc HEADER h TYPE T FUNCTION f FILES a.html ...) generates a source that contains the files
+# (cmake/embed.cmake).
+function(pfc_embed)
+  cmake_parse_arguments(arg "" "OUT;HEADER;TYPE;FUNCTION" "FILES" ${ARGN})
+  string(JOIN "|" joined ${arg_FILES})
+  add_custom_command(
+    OUTPUT ${arg_OUT}
+    COMMAND ${CMAKE_COMMAND} -DOUT=${arg_OUT} -DHEADER=${arg_HEADER} -DTYPE=${arg_TYPE}
+            -DFUNCTION=${arg_FUNCTION} "-DFILES=${joined}" -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${arg_FILES} ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+    VERBATIM)
+endfunction()
+
 # pfc_library(common SOURCES a.cc b.cc DEPENDS pfc_x ...) creates the static library pfc_common.
 # SEPARATELY compiles each file alone; the presets compile several together (CMAKE_UNITY_BUILD).
 function(pfc_library name)

@@ -1,5 +1,7 @@
-# Generates a C++ source that contains files, for coordinator/web/assets.h:
-#   cmake -DOUT=assets_data.cc "-DFILES=a.html|b.js" -P embed.cmake
+# Generates a C++ source that contains files, and defines FUNCTION, which returns a span of TYPE, as
+# HEADER declares it:
+#   cmake -DOUT=assets_data.cc -DHEADER=coordinator/web/assets.h -DTYPE=Asset -DFUNCTION=assets
+#         "-DFILES=a.html|b.js" -P embed.cmake
 string(REPLACE "|" ";" FILES "${FILES}")
 set(arrays "")
 set(rows "")
@@ -17,18 +19,18 @@ foreach(file IN LISTS FILES)
   math(EXPR number "${number} + 1")
 endforeach()
 file(WRITE ${OUT} "// Made by cmake/embed.cmake.
-#include \"coordinator/web/assets.h\"
+#include \"${HEADER}\"
 
 namespace pfc {
 namespace {
 
 ${arrays}
-const Asset kAssets[] = {
+const ${TYPE} kFiles[] = {
 ${rows}};
 
 }  // namespace
 
-std::span<const Asset> assets() { return kAssets; }
+std::span<const ${TYPE}> ${FUNCTION}() { return kFiles; }
 
 }  // namespace pfc
 ")

@@ -14,6 +14,7 @@ void add_data_info(CLI::App& data);
 void add_data_merge(CLI::App& data);
 void add_data_pack(CLI::App& data);
 void add_data_pack_pairs(CLI::App& data);
+void add_data_review(CLI::App& data);
 void add_data_shuffle(CLI::App& data);
 void add_data_split(CLI::App& data);
 void add_data_stage(CLI::App& data);

@@ -25,6 +25,29 @@ window.addEventListener("error", (e) => window.violations.push("error: " + e.mes
 window.addEventListener("unhandledrejection", (e) => window.violations.push("rejected: " + e.reason));
 """
 
+# Contrast of colours (WCAG 2.2, 1.4.3) for all visible texts.
+CONTRAST = """
+const channel = (c) => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
+const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+const parts = (text) => text.match(/[\\d.]+/g).map(Number);
+const ground = (e) => {
+  for (; e; e = e.parentElement) {
+    const c = parts(getComputedStyle(e).backgroundColor);
+    if (c.length < 4 || c[3] === 1) return c;
+  }
+  return [255, 255, 255];
+};
+const poor = [];
+for (const e of document.querySelectorAll("body *")) {
+  const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  if (!own || !e.checkVisibility() || e.closest(".unseen, .skip, button:disabled, canvas")) continue;
+  const [a, b] = [light(parts(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
+  const ratio = (a + 0.05) / (b + 0.05);
+  if (ratio < 4.5) poor.push(`${e.tagName}.${e.className} "${e.textContent.slice(0, 30)}" ${ratio.toFixed(2)}`);
+}
+return poor;
+"""
+
 
 def is_here():
     return bool(webdriver and DRIVER and CHROMIUM)
@@ -129,6 +152,9 @@ class Browser:
     def whole(self):
         size = self.command("Page.getLayoutMetrics")["cssContentSize"]
         return {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+
+    def poor_contrasts(self):
+        return self.script(CONTRAST)
 
     def complaints(self):
         """Returns policy violations, script errors, and problems in the console."""

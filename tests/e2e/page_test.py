@@ -15,29 +15,6 @@ import browser
 from browser import Browser
 from support import BIN, LIMIT, JobTest
 
-# Contrast of colours (WCAG 2.2, 1.4.3) for all visible texts.
-CONTRAST = """
-const channel = (c) => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
-const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-const parts = (text) => text.match(/[\\d.]+/g).map(Number);
-const ground = (e) => {
-  for (; e; e = e.parentElement) {
-    const c = parts(getComputedStyle(e).backgroundColor);
-    if (c.length < 4 || c[3] === 1) return c;
-  }
-  return [255, 255, 255];
-};
-const poor = [];
-for (const e of document.querySelectorAll("body *")) {
-  const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
-  if (!own || !e.checkVisibility() || e.closest(".unseen, .skip, button:disabled, canvas")) continue;
-  const [a, b] = [light(parts(getComputedStyle(e).color)), light(ground(e))].sort((x, y) => y - x);
-  const ratio = (a + 0.05) / (b + 0.05);
-  if (ratio < 4.5) poor.push(`${e.tagName}.${e.className} "${e.textContent.slice(0, 30)}" ${ratio.toFixed(2)}`);
-}
-return poor;
-"""
-
 
 @unittest.skipUnless(browser.is_here(), "needs Chromium: scripts/setup.sh browser")
 class PageTest(JobTest):
@@ -190,7 +167,7 @@ class PageOfAJob(PageTest):
                 with self.subTest(scheme=scheme, width=width):
                     self.browser.prefer(scheme)
                     self.browser.size(width, height, mobile=width < 500)
-                    self.assertEqual(self.browser.script(CONTRAST), [])
+                    self.assertEqual(self.browser.poor_contrasts(), [])
                     overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
                     self.browser.wait("a page as wide as the screen", lambda: self.browser.script(overflow) <= 0)
         self.browser.plain()

@@ -1,0 +1,93 @@
+#include "pfcctl/data/review/findings.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <string_view>
+
+#include "common/config/strict_json.h"
+#include "common/error.h"
+#include "common/files/regular_file.h"
+#include "common/files/sha256.h"
+#include "common/one_line.h"
+
+namespace pfc {
+
+namespace {
+
+using nlohmann::json;
+
+// A finding of two people names each image of the second person.
+constexpr JsonLimits kFindingLimits{.bytes = std::size_t{64} << 20, .depth = 4};
+
+/// Throws json::exception if a key is missing or has a value of another type.
+void expect_values(const json& values) {
+  static const std::map<std::string, std::vector<const char*>> kNeeded = {
+      {"wrong_label", {"image", "other_identity"}},
+      {"stranger", {"image"}},
+      {"same_person", {"other_identity"}},
+      {"two_people", {"images"}},
+      {"duplicate", {"image", "other_image", "other_identity"}},
+      {"leaked", {"other_identity"}}};
+  const auto needed = kNeeded.find(values.at("kind").get<std::string>());
+  const auto decision = values.value("decision", std::string("accept"));
+  if (needed == kNeeded.end() || (decision != "accept" && decision != "reject")) {
+    throw InputError("found another kind or decision");
+  }
+  static_cast<void>(values.at("confidence").get<double>());
+  static_cast<void>(key_of(values.at("identity")));
+  for (const char* key : needed->second) {
+    const json& value = values.at(key);
+    for (const json& item : value.is_array() ? value : json::array({value})) {
+      static_cast<void>(key_of(item));
+      static_cast<void>(item.value("name", std::string()));
+    }
+  }
+}
+
+ReviewedFinding finding_in(std::string_view line, const std::string& where) {
+  ReviewedFinding f{.where = where,
+                    .line = std::string(line),
+                    .values = parse_strict_json(line, where, kFindingLimits)};
+  try {
+    expect_values(f.values);
+  } catch (const std::exception& e) {
+    throw InputError(where + ": expected a finding of pfcctl data clean; " + one_line(e.what()));
+  }
+  if (f.values.contains("decision")) {
+    auto undecided = nlohmann::ordered_json::parse(line);
+    undecided.erase("decision");
+    f.line = undecided.dump();
+  }
+  return f;
+}
+
+}  // namespace
+
+ItemKey key_of(const json& item) {
+  const auto number = item.contains("row") ? item.find("row") : item.find("label");
+  return {item.value("test", false), number == item.end() ? -1 : number->get<std::int64_t>()};
+}
+
+std::vector<json> suspected_images(const ReviewedFinding& finding) {
+  std::vector<json> images = finding.values.value("images", std::vector<json>());
+  if (finding.values.contains("image")) images.push_back(finding.values["image"]);
+  return images;
+}
+
+FindingsFile findings_to_review(const std::filesystem::path& file) {
+  RegularFile opened(file);
+  std::string text(opened.bytes(), '\0');
+  text.resize(opened.read(std::as_writable_bytes(std::span(text))));
+  FindingsFile read{.sha256 = sha256_hex(std::as_bytes(std::span(text))), .findings = {}};
+  std::string_view rest = text;
+  for (std::int64_t number = 1; !rest.empty(); ++number) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.empty()) continue;
+    read.findings.push_back(finding_in(line, file.string() + ": line " + std::to_string(number)));
+  }
+  return read;
+}
+
+}  // namespace pfc
