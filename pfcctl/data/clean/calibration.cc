@@ -29,7 +29,9 @@ double part_at(const Steps& steps, double score) {
 
 /// judged: scores, and whether the findings are right.
 Steps fitted(std::vector<std::pair<double, bool>> judged) {
-  std::ranges::sort(judged);
+  // Of findings with equal scores the right ones come first, so that they are pooled with the
+  // wrong.
+  std::ranges::sort(judged, {}, [](const auto& j) { return std::pair(j.first, !j.second); });
   Steps pooled;
   for (const auto& [score, right] : judged) {
     Step step{.least = score, .right = right ? 1.0 : 0.0, .all = 1};
@@ -52,8 +54,8 @@ Steps plausible(const std::vector<double>& right, const std::vector<double>& fou
     return static_cast<double>(std::ranges::lower_bound(of, to) -
                                std::ranges::lower_bound(of, from));
   };
-  const double part = count(found, median, kInfinity) /
-                      count(right, median, kInfinity);  // findings for each planted error
+  // Findings for each planted error. The 1 prevents conclusions from one or two findings.
+  const double part = (count(found, median, kInfinity) + 1) / (count(right, median, kInfinity) + 1);
   Steps steps;
   for (const auto& [from, to] : {std::pair(-kInfinity, low), std::pair(low, median)}) {
     const double all = count(found, from, to), expected = count(right, from, to) * part;

@@ -16,6 +16,7 @@
 #include "data/open_dataset.h"
 #include "pfcctl/data/clean/findings_file.h"
 #include "pfcctl/data/progress.h"
+#include "pfcctl/interrupt_guard.h"
 
 namespace pfc {
 
@@ -34,7 +35,7 @@ OpenedEmbeddings opened(const CleanOptions& o) {
       throw InputError(path.string() + ": found images (" + dataset->info().layout +
                        "), expected embeddings; compute them with pfcctl embed");
     }
-    if (dataset->info().classes / 100 > dataset->info().images) {
+    if (dataset->info().classes / 10 > dataset->info().images) {
       throw InputError(path.string() + ": found labels up to " +
                        std::to_string(dataset->info().classes - 1) + " for " +
                        std::to_string(dataset->info().images) +
@@ -48,6 +49,7 @@ OpenedEmbeddings opened(const CleanOptions& o) {
       sets.first_test_image = dataset->info().images;
       sets.first_test_identity = dataset->info().classes;
     }
+    expect_names(path_of_names(file), dataset->info().images);
     sets.files.push_back(file);
     parts.push_back({.dataset = std::move(dataset), .names = {}});
   }
@@ -85,9 +87,11 @@ ImageLabels labels_of(const OpenedEmbeddings& sets, int threads) {
   return labels;
 }
 
-FoundErrors find_in(const Dataset& dataset, const ImageLabels& labels, const CleanOptions& o) {
+/// Throws InputError that names the file.
+CleaningThresholds thresholds_of(const Dataset& dataset, const ImageLabels& labels,
+                                 const CleanOptions& o) {
   try {
-    return find_errors(LabelledEmbeddings(dataset, labels), o.threads);
+    return image_thresholds(LabelledEmbeddings(dataset, labels), o.threads);
   } catch (const InputError& e) {
     throw InputError(o.embeddings.string() + ": " + e.what());
   }
@@ -111,22 +115,35 @@ std::int64_t proposed_images(const std::vector<Finding>& findings, const ImageLa
   return std::ssize(images);
 }
 
+PlantedErrors planted_in(const ImageLabels& labels, const FoundErrors& found) {
+  const InterruptGuard guard;  // an interrupt removes what was written
+  PlantedErrors planted = plant_errors(labels, found, kSeed);
+  InterruptGuard::expect_none();
+  return planted;
+}
+
 }  // namespace
 
 Cleaned clean_labels(const CleanOptions& o) {
   const OpenedEmbeddings sets = opened(o);
   BufferedFile out(o.output);  // fails now if it cannot be created, and not after hours
   const ImageLabels labels = labels_of(sets, o.threads);
-  FoundErrors found = find_in(*sets.dataset, labels, o);
-  const PlantedErrors planted = plant_errors(labels, found, kSeed);
-  const std::vector<JudgedFinding> judged =
-      judge(planted, find_in(*sets.dataset, planted.labels, o).findings);
+  FoundErrors found = find_errors(LabelledEmbeddings(*sets.dataset, labels),
+                                  thresholds_of(*sets.dataset, labels, o), o.threads);
+  const PlantedErrors planted = planted_in(labels, found);
+  std::vector<Finding> again =
+      find_errors(LabelledEmbeddings(*sets.dataset, planted.labels), found.thresholds, o.threads)
+          .findings;
+  const InterruptGuard guard;  // an interrupt removes what was written
+  const std::vector<JudgedFinding> judged = judge(planted, std::move(again));
   set_confidence(found.findings, judged);
-  std::erase_if(found.findings, [&](const Finding& f) { return f.confidence < o.min_confidence; });
+  const auto left_out = std::erase_if(
+      found.findings, [&](const Finding& f) { return f.confidence < o.min_confidence; });
   std::ranges::stable_sort(found.findings, {}, [](const Finding& f) {
     return std::tuple(-f.confidence, f.kind, -f.score);
   });
   write_findings(out, found.findings, sets);
+  InterruptGuard::expect_none();
   out.commit();
 
   const auto own =
@@ -137,6 +154,7 @@ Cleaned clean_labels(const CleanOptions& o) {
           .thresholds = found.thresholds,
           .findings = std::move(found.findings),
           .proposed = proposed,
+          .left_out = static_cast<std::int64_t>(left_out),
           .measured = !planted.errors.empty(),
           .self_test = self_test(planted, judged, o.min_confidence)};
 }

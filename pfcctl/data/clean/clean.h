@@ -24,6 +24,7 @@ struct Cleaned {
   CleaningThresholds thresholds;
   std::vector<Finding> findings;  ///< those written
   std::int64_t proposed = 0;      ///< number of images that the findings would change
+  std::int64_t left_out = 0;      ///< findings with less than the minimum confidence
   /// Errors were planted. Otherwise all confidences are 0.
   bool measured = false;
   std::array<SelfTest, kErrorNames.size()> self_test{};  ///< at the same minimum confidence

@@ -61,6 +61,10 @@ void run_clean(const CleanFlags& flags) {
     text += fmt::format("{} left out: their embeddings are zero or not finite\n",
                         counted(cleaned.damaged, "image"));
   }
+  if (cleaned.left_out > 0) {
+    text += fmt::format("{} left out: their confidence is below {}\n",
+                        counted(cleaned.left_out, "finding"), flags.options.min_confidence);
+  }
   if (!cleaned.measured) {
     text +=
         "confidence is 0: measuring it needs 16 identities without findings, each with two images "

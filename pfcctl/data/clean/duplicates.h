@@ -24,11 +24,13 @@ struct DuplicateSearch {
   double least_cosine = 1;
 
   /// Compares the images of an identity with each other and with those of `others`. Returns each
-  /// image to drop once (keep_most_similar()).
+  /// image to drop once (keep_most_similar()). Reads each identity at most once. Takes O(n^2 D) for
+  /// n images at similar angles. Throws after an interrupt like end_at_interrupt().
   [[nodiscard]] std::vector<DuplicateImage> among(std::int64_t identity,
                                                   std::span<const std::int64_t> others) const;
-  /// Compares one image with those of another identity.
-  [[nodiscard]] std::vector<DuplicateImage> with(std::int64_t image, std::int64_t other) const;
+  /// Compares images of any identities with those of `other`, in the same way.
+  [[nodiscard]] std::vector<DuplicateImage> between(std::span<const std::int64_t> images,
+                                                    std::int64_t other) const;
 };
 
 /// Sorts by image to drop. For each of these, keeps the pair with the largest cosine; if equal, the

@@ -34,7 +34,7 @@ struct Suspect {
 
 class Finder {
  public:
-  Finder(const LabelledEmbeddings& set, int threads)
+  Finder(const LabelledEmbeddings& set, const CleaningThresholds& thresholds, int threads)
       : set_(set),
         labels_(set.labels()),
         threads_(threads),
@@ -42,7 +42,7 @@ class Finder {
                        .cpu_threads = threads,
                        .precision = precisions_of(DeviceChoice::kCpu, 0).front()})),
         comm_(make_host_comm({}, nullptr)),
-        found_{.thresholds = image_thresholds(set, threads), .findings = {}, .agrees = {}},
+        found_{.thresholds = thresholds, .findings = {}, .agrees = {}},
         centres_(set, found_.thresholds.same, threads) {}
 
   FoundErrors find() {
@@ -283,11 +283,18 @@ void Finder::compare_identities() {
         std::ranges::move(some.people, std::back_inserter(found_.findings));
         std::ranges::copy(some.images, std::back_inserter(duplicates));
       });
-  for (const Suspect& suspect : suspects_) {
-    if (suspect.belongs_to < 0) continue;
-    std::ranges::copy(search.with(suspect.image, suspect.belongs_to),
-                      std::back_inserter(duplicates));
+  std::vector<std::vector<std::int64_t>> belong_to(static_cast<std::size_t>(labels_.identities()));
+  for (const Suspect& s : suspects_) {
+    if (s.belongs_to >= 0) belong_to[static_cast<std::size_t>(s.belongs_to)].push_back(s.image);
   }
+  using Duplicates = std::vector<DuplicateImage>;
+  for_identities<Duplicates>(
+      "comparing suspected images", labels_.identities(), threads_,
+      [&](std::int64_t i, Duplicates& to) {
+        const auto& images = belong_to[static_cast<std::size_t>(i)];
+        if (!images.empty()) std::ranges::copy(search.between(images, i), std::back_inserter(to));
+      },
+      [&](const Duplicates& some) { std::ranges::copy(some, std::back_inserter(duplicates)); });
   report_duplicates(std::move(duplicates));
 }
 
@@ -309,8 +316,9 @@ void Finder::report_duplicates(std::vector<DuplicateImage> all) {
 
 }  // namespace
 
-FoundErrors find_errors(const LabelledEmbeddings& set, int threads) {
-  return Finder(set, threads).find();
+FoundErrors find_errors(const LabelledEmbeddings& set, const CleaningThresholds& thresholds,
+                        int threads) {
+  return Finder(set, thresholds, threads).find();
 }
 
 }  // namespace pfc

@@ -57,8 +57,10 @@ struct FoundErrors {
 ///
 /// Memory in bytes, for C identities and N images of D numbers, without findings and `set`: 4 C D +
 /// 150 C + 20 N, the embeddings of an identity for each thread, and about 300 MB. Takes 2 D C (C +
-/// S) operations for the centres, where S is the number of suspected images. Throws InputError like
-/// image_thresholds().
-FoundErrors find_errors(const LabelledEmbeddings& set, int threads);
+/// S) operations for the centres, where S is the number of suspected images, and O(n^2 D) for the n
+/// images of an identity at similar angles. `thresholds`: those of image_thresholds(); computes
+/// CleaningThresholds::nearest.
+FoundErrors find_errors(const LabelledEmbeddings& set, const CleaningThresholds& thresholds,
+                        int threads);
 
 }  // namespace pfc

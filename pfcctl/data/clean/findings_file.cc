@@ -97,6 +97,11 @@ std::filesystem::path path_of_names(std::filesystem::path embeddings) {
   return embeddings.replace_extension(".names.txt");
 }
 
+void expect_names(const std::filesystem::path& names, std::int64_t images) {
+  Names none;
+  read_names(names, 0, images, none);
+}
+
 void write_findings(BufferedFile& out, const std::vector<Finding>& findings,
                     const OpenedEmbeddings& of) {
   const Names names = names_of(findings, of);

@@ -22,8 +22,10 @@ struct OpenedEmbeddings {
 /// Returns F.names.txt for a file F.safetensors or F.npy: the names of its images.
 std::filesystem::path path_of_names(std::filesystem::path embeddings);
 
-/// Writes the findings in this order. Throws InputError if a file of names does not have one
-/// line for each embedding, and StorageError.
+/// Throws InputError if the file exists and does not have one line for each of the images.
+void expect_names(const std::filesystem::path& names, std::int64_t images);
+
+/// Writes the findings in this order. Throws like expect_names(), and StorageError.
 void write_findings(BufferedFile& out, const std::vector<Finding>& findings,
                     const OpenedEmbeddings& of);
 

@@ -17,19 +17,21 @@ namespace {
 struct Samples {
   std::vector<double> genuine;
   std::vector<std::vector<float>> medoids;
-  std::int64_t sampled = 0;  ///< identities, also those with fewer than three images
 };
 
-/// Samples at most 20,000 identities, at equal distances.
+/// Samples at most 20,000 of the identities with three images, at equal distances.
 Samples samples_of(const LabelledEmbeddings& set, int threads) {
-  const std::int64_t all = set.labels().identities();
-  const std::int64_t distance = (all + 19'999) / 20'000;
-  Samples samples{.genuine = {}, .medoids = {}, .sampled = (all + distance - 1) / distance};
+  std::vector<std::int64_t> usable;
+  for (std::int64_t i = 0; i < set.labels().identities(); ++i) {
+    if (!set.labels().test(i) && set.members().of(i).size() >= 3) usable.push_back(i);
+  }
+  const std::int64_t all = std::ssize(usable), distance = (all + 19'999) / 20'000;
+  Samples samples;
+  if (all == 0) return samples;
   for_identities<Samples>(
-      "sampling", samples.sampled, threads,
+      "sampling", (all + distance - 1) / distance, threads,
       [&](std::int64_t i, Samples& to) {
-        const auto images = set.members().of(i * distance);
-        if (images.size() < 3) return;
+        const auto images = set.members().of(usable[static_cast<std::size_t>(i * distance)]);
         const std::vector<float> rows = set.rows(images);
         const std::size_t d = set.dimension(), medoid = medoid_of(rows, d);
         const auto row = [&](std::size_t k) { return std::span(rows).subspan(k * d, d); };
@@ -78,9 +80,9 @@ CleaningThresholds image_thresholds(const LabelledEmbeddings& set, int threads) 
   const std::size_t people = of.medoids.size();
   if (people < kFewestSamples) {
     throw InputError(
-        fmt::format("found {} identities with at least 3 usable images among {} sampled, expected "
-                    "{}: the thresholds are set from them; add identities or images to the set",
-                    people, of.sampled, kFewestSamples));
+        fmt::format("found {} identities with at least 3 usable images, expected {}: the "
+                    "thresholds are set from them; add identities or images to the set",
+                    people, kFewestSamples));
   }
   std::vector<double> impostor;
   for (std::size_t i = 0; i < people; ++i) {

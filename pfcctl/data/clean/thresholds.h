@@ -26,8 +26,8 @@ struct CleaningThresholds {
   double duplicate = 1;
 };
 
-/// Returns `same` and `duplicate`, from at most 20,000 identities. Throws InputError if fewer than
-/// kFewestSamples of them have three images.
+/// Returns `same` and `duplicate`, from at most 20,000 identities that are not in the test set.
+/// Throws InputError if fewer than kFewestSamples have three images.
 CleaningThresholds image_thresholds(const LabelledEmbeddings& set, int threads);
 
 /// cosines: of each centre with the nearest other centre of the same set. REQUIRES: not empty.

@@ -244,20 +244,24 @@ class NeighbourSearch {
   ClassNeighbours found_;       // rows of other workers are filled last
 };
 
+void check_sizes(const NeighbourOptions& o) {
+  check(o.positions.classes <= std::numeric_limits<std::int32_t>::max() && o.degree > 0 &&
+            o.row_size % o.sub_centres == 0,
+        "class neighbours: a size is out of range");
+}
+
 }  // namespace
 
 ClassNeighbours find_neighbours(Ops& ops, Comm& host, const NeighbourOptions& options,
                                 const ReadCentres& read) {
-  check(options.positions.classes <= std::numeric_limits<std::int32_t>::max() &&
-            options.degree > 0 && options.row_size % options.sub_centres == 0,
-        "find_neighbours: a size is out of range");
+  check_sizes(options);
   return NeighbourSearch(ops, host, options, read, nullptr).run();
 }
 
 ClassNeighbours find_nearest(Ops& ops, Comm& host, const NeighbourOptions& options,
                              const ReadCentres& read, const QueryRows& queries) {
-  check(options.degree > 0 && options.row_size % options.sub_centres == 0 && queries.count > 0,
-        "find_nearest: a size is out of range");
+  check_sizes(options);
+  check(queries.count > 0, "find_nearest: no queries");
   return NeighbourSearch(ops, host, options, read, &queries).run();
 }
 

@@ -98,7 +98,8 @@ class Find : public ::testing::Test {
     }
   }
   FoundErrors find(int threads = 2) {
-    return find_errors(LabelledEmbeddings(*dataset_, labels_), threads);
+    const LabelledEmbeddings set(*dataset_, labels_);
+    return find_errors(set, image_thresholds(set, threads), threads);
   }
   std::set<Said> found(FindingKind kind) {
     std::set<Said> all;
