@@ -56,7 +56,7 @@ OpenedEmbeddings opened(const CleanOptions& o) {
 }
 
 /// Reads each embedding once, to leave out those that are zero or not finite.
-ImageLabels labels_of(const OpenedEmbeddings& sets, int threads) {
+ImageLabels labels_of_readable(const OpenedEmbeddings& sets, int threads) {
   constexpr std::int64_t kTogether = 1024;
   const DatasetInfo& info = sets.dataset->info();
   ImageLabels labels;
@@ -116,7 +116,7 @@ std::int64_t proposed_images(const std::vector<Finding>& findings, const ImageLa
 Cleaned clean_labels(const CleanOptions& o) {
   const OpenedEmbeddings sets = opened(o);
   BufferedFile out(o.output);  // fails now if it cannot be created, and not after hours
-  const ImageLabels labels = labels_of(sets, o.threads);
+  const ImageLabels labels = labels_of_readable(sets, o.threads);
   FoundErrors found = find_in(*sets.dataset, labels, o);
   const PlantedErrors planted = plant_errors(labels, found, kSeed);
   const std::vector<JudgedFinding> judged =
