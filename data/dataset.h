@@ -89,7 +89,8 @@ class Dataset {
 };
 
 struct DatasetOptions {
-  std::filesystem::path rec;     ///< folder or file; see layouts/layout.h
+  std::filesystem::path rec;           ///< folder or file; see layouts/layout.h
+  std::filesystem::path overlay = {};  ///< changes of its labels (mapping/overlay.h); empty: none
   std::int64_t num_classes = 0;  ///< 0: from the data; else the number that the data must have
   std::int64_t num_image = 0;    ///< 0: from the data; else the number that the data must have
   std::int64_t image_size = 0;   ///< height and width of an image in training; 0: from the data

@@ -27,6 +27,14 @@ void expect_number(const char* key, std::int64_t given, std::int64_t found, cons
                                text_of(job.rec), found, of_what, key, given));
 }
 
+/// Returns the options of one data set without numbers.
+DatasetOptions options_of(const JobConfig& job, std::size_t set, const Doing& doing) {
+  return {.rec = set < job.rec.size() ? job.rec[set] : std::filesystem::path(),
+          .overlay = set < job.overlay.size() ? job.overlay[set] : std::filesystem::path(),
+          .image_size = job.image_size,
+          .doing = doing};
+}
+
 /// Sets the options for the head of one data set.
 void take_head_classes(const JobConfig& job, std::size_t set, DatasetOptions& options) {
   if (set >= job.head_classes.size()) return;
@@ -37,7 +45,7 @@ void take_head_classes(const JobConfig& job, std::size_t set, DatasetOptions& op
 std::unique_ptr<Dataset> open_several(const JobConfig& job, const Doing& doing) {
   std::vector<PartDataset> parts;
   for (std::size_t i = 0; i < job.rec.size(); ++i) {
-    DatasetOptions options{.rec = job.rec[i], .image_size = job.image_size, .doing = doing};
+    DatasetOptions options = options_of(job, i, doing);
     if (job.rec.size() == 1) {  // with a single set, the job's values apply to it
       options.num_classes = job.num_classes;
       options.num_image = job.num_image;
@@ -87,11 +95,9 @@ void check_samples(const JobConfig& job, const DatasetInfo& info) {
 std::unique_ptr<Dataset> open_any(const JobConfig& job, const Doing& doing) {
   const bool named = std::ranges::any_of(job.identities, [](const auto& p) { return !p.empty(); });
   if (job.rec.size() > 1 || named) return open_several(job, doing);
-  DatasetOptions options{.rec = job.rec.empty() ? std::filesystem::path() : job.rec.front(),
-                         .num_classes = job.num_classes,
-                         .num_image = job.num_image,
-                         .image_size = job.image_size,
-                         .doing = doing};
+  DatasetOptions options = options_of(job, 0, doing);
+  options.num_classes = job.num_classes;
+  options.num_image = job.num_image;
   if (job.num_classes == 0) take_head_classes(job, 0, options);
   return open_dataset(options);
 }

@@ -59,7 +59,8 @@ class Utf16 {
 }  // namespace
 
 void read_lines(const std::filesystem::path& path, const Doing& doing,
-                const std::function<void(std::string_view line, std::int64_t number)>& take) {
+                const std::function<void(std::string_view line, std::int64_t number)>& take,
+                std::size_t longest) {
   constexpr std::uint64_t kLargestPiece = 1 << 20;
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // some editors begin a file with it
   RegularFile file(path);
@@ -68,9 +69,9 @@ void read_lines(const std::filesystem::path& path, const Doing& doing,
   std::int64_t number = 0;
   const auto give = [&](std::string_view line) {
     ++number;
-    if (line.size() > kLongestLine) {
+    if (line.size() > longest) {
       throw InputError(fmt::format("{}: line {}: longer than {} bytes: is this a text file?",
-                                   path.string(), number, kLongestLine));
+                                   path.string(), number, longest));
     }
     if (number == 1 && line.starts_with(kByteOrderMark)) line.remove_prefix(kByteOrderMark.size());
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
@@ -104,7 +105,7 @@ void read_lines(const std::filesystem::path& path, const Doing& doing,
       give(rest.substr(0, end));
       rest.remove_prefix(end + 1);
     }
-    if (rest.size() > kLongestLine || (!more && !rest.empty())) give(rest);
+    if (rest.size() > longest || (!more && !rest.empty())) give(rest);
     text = std::string(rest);
   }
 }

@@ -176,7 +176,7 @@ void make_paths_absolute(nlohmann::json& job, const fs::path& folder) {
   };
   if (!job.contains("output")) job["output"] = JobConfig{}.output.string();
   for (const char* key :
-       {"rec", "val_rec", "identities", "stage", "output", "init_from", "teacher"}) {
+       {"rec", "val_rec", "identities", "overlay", "stage", "output", "init_from", "teacher"}) {
     if (!job.contains(key)) continue;
     if (!job[key].is_array()) absolute(job[key]);
     if (job[key].is_array()) std::ranges::for_each(job[key], absolute);

@@ -218,6 +218,7 @@ struct JobConfig {
   double warmup_epoch = 0;
   std::vector<std::filesystem::path> rec;         ///< data sets (data/layouts/layout.h)
   std::vector<std::filesystem::path> identities;  ///< per set: file of class names; "": the data's
+  std::vector<std::filesystem::path> overlay;     ///< per set: file of changed labels; "": none
   bool share_identities = false;  ///< merge classes of several sets that have the same name
   Heads heads = Heads::kOne;      ///< used only with several data sets
   std::int64_t image_size = 0;    ///< rows and columns of an image; 0: read from the data

@@ -152,6 +152,22 @@ void JsonReader::check_keys(std::span<const std::string> known) const {
   }
 }
 
+std::int64_t required_integer(const nlohmann::json& object, const std::string& key,
+                              std::int64_t low, std::int64_t high, const std::string& origin) {
+  const std::string expected =
+      low == high ? std::to_string(low)
+                  : "an integer of " + std::to_string(low) + " .. " + std::to_string(high);
+  const NumberRange range{.low = static_cast<double>(low),
+                          .high = static_cast<double>(high),
+                          .high_open = false,
+                          .text = expected};
+  const JsonReader reader(object, origin);
+  std::int64_t number = low - 1;
+  reader.number(key, number, range);
+  if (number < low) reader.fail(key, nullptr, expected);
+  return number;
+}
+
 void JsonReader::number(const std::string& key, double& out, const NumberRange& range) const {
   if (const json* value = find(key)) out = real(key, *value, range);
 }

@@ -106,6 +106,10 @@ class JsonReader {
   std::string origin_;
 };
 
+/// Returns an integer of low .. high that the object must have. Throws InputError like JsonReader.
+std::int64_t required_integer(const nlohmann::json& object, const std::string& key,
+                              std::int64_t low, std::int64_t high, const std::string& origin);
+
 /// Throws InputError if `key` is not in `known`; the error suggests the nearest known key.
 void check_known_key(const std::string& key, std::span<const std::string> known,
                      const std::string& origin);

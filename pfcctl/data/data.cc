@@ -12,6 +12,7 @@ void add_data_verb(CLI::App& pfcctl) {
   add_data_validate(*data);
   add_data_clean(*data);
   add_data_review(*data);
+  add_data_apply(*data);
   add_data_pack(*data);
   add_data_align(*data);
   add_data_unpack(*data);

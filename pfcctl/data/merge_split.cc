@@ -11,9 +11,9 @@
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "data/chosen_dataset.h"
 #include "data/combined_dataset.h"
 #include "data/damaged_image.h"
+#include "data/mapping/chosen_dataset.h"
 #include "data/open_dataset.h"
 #include "data/order/global_order.h"
 #include "pfcctl/data/options.h"

@@ -86,10 +86,13 @@ class Shuffler {
       : dataset_(dataset),
         options_(options),
         room_(room_in(options.memory, dataset)),
-        order_(images(), kBlock, room_.pool, options.seed),
+        order_(images(), kBlock, room_.pool, options.seed, !options.keep_order),
         allowed_(allowed_of(images(), options.max_damaged)),
         writer_(options.out / "train.rec", options.out / "train.idx",
-                description("shuffle", dataset, {{"seed", options.seed}, {"pool", room_.pool}})),
+                description("shuffle", dataset,
+                            {{"seed", options.seed},
+                             {"pool", room_.pool},
+                             {"keep_order", options.keep_order}})),
         damaged_(numbered_notes(writer_.notes())),
         first_(first_open_place(writer_.written(), damaged_)) {}
 
@@ -158,13 +161,16 @@ class Shuffler {
 }  // namespace
 
 ShuffleOrder::ShuffleOrder(std::int64_t images, std::int64_t block, std::int64_t pool,
-                           std::uint64_t seed)
+                           std::uint64_t seed, bool shuffle)
     : images_(images),
       block_(block),
-      room_(pool >= images ? images : pool - block),
+      room_(!shuffle         ? 0
+            : pool >= images ? images
+                             : pool - block),
       blocks_((images + block - 1) / block),
       seed_(seed),
-      order_(blocks_, seed, /*shuffle=*/true) {
+      shuffle_(shuffle),
+      order_(blocks_, seed, shuffle) {
   check(images > 0 && block > 0 && block <= pool, "ShuffleOrder: no images, or no room for them");
 }
 
@@ -183,6 +189,7 @@ std::vector<std::int64_t> ShuffleOrder::take_block() {
   const Range range = block(taken_);
   for (std::int64_t image = range.begin; image < range.end; ++image) pool_.push_back(image);
   ++taken_;
+  if (!shuffle_) return std::exchange(pool_, {});
   std::vector<std::int64_t> leave;
   while (!pool_.empty() && (std::ssize(pool_) > room_ || taken_ == blocks_)) {
     leave.push_back(draw());
@@ -203,18 +210,23 @@ std::int64_t ShuffleOrder::draw() {
 
 Shuffled shuffle_dataset(const ShuffleOptions& options, const ShowProgress& progress) {
   const auto dataset = open_dataset({.rec = options.in, .doing = end_at_interrupt});
-  expect_labelled_images(*dataset, "shuffle");
-  check_image_size(dataset->info(), options.in);
-  if (dataset->info().classes > kMaxFloatLabel) {
+  return shuffle_dataset(*dataset, options, progress);
+}
+
+Shuffled shuffle_dataset(const Dataset& dataset, const ShuffleOptions& options,
+                         const ShowProgress& progress) {
+  expect_labelled_images(dataset, "shuffle");
+  check_image_size(dataset.info(), options.in);
+  if (dataset.info().classes > kMaxFloatLabel) {
     throw InputError(
         fmt::format("{}: found {} classes, but RecordIO stores labels as float32, which is exact "
                     "up to {}; train on the data as they are",
-                    options.in.string(), dataset->info().classes, kMaxFloatLabel));
+                    options.in.string(), dataset.info().classes, kMaxFloatLabel));
   }
   prepare_folder(options.in, options.out, options.replace);
-  Shuffler shuffler(*dataset, options);
+  Shuffler shuffler(dataset, options);
   Shuffled shuffled = shuffler.write(progress);
-  write_companions(*dataset, options.out);
+  write_companions(dataset, options.out);
   shuffler.close();
   return shuffled;
 }

@@ -1,4 +1,5 @@
-// Converts any data set to RecordIO in random order, for readers that read it sequentially.
+// Converts any data set to RecordIO in random order, for readers that read it sequentially, or in
+// its own order.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,13 @@ namespace pfc {
 /// A random order that needs one pass over the data and little memory: blocks of consecutive images
 /// are read in random order into a pool, and images leave the pool in random order. With a pool for
 /// all images every order is equally likely. With a small pool, the images of one block are still
-/// spread over about as many places of the new file as the pool holds images. A pure function of
-/// its arguments. Use from one thread.
+/// spread over about as many places of the new file as the pool holds images. Without `shuffle` the
+/// order is 0, 1, 2 ... A pure function of its arguments. Use from one thread.
 class ShuffleOrder {
  public:
   /// REQUIRES: images > 0, 0 < block <= pool; all are numbers of images.
-  ShuffleOrder(std::int64_t images, std::int64_t block, std::int64_t pool, std::uint64_t seed);
+  ShuffleOrder(std::int64_t images, std::int64_t block, std::int64_t pool, std::uint64_t seed,
+               bool shuffle = true);
 
   [[nodiscard]] std::int64_t blocks() const { return blocks_; }
   struct Range {
@@ -40,6 +42,7 @@ class ShuffleOrder {
   const std::int64_t images_, block_, room_;
   const std::int64_t blocks_;
   const std::uint64_t seed_;
+  const bool shuffle_;
   const GlobalOrder order_;
   std::vector<std::int64_t> pool_;
   std::int64_t taken_ = 0;  ///< blocks
@@ -51,7 +54,8 @@ struct ShuffleOptions {
   std::filesystem::path out;                      ///< a folder, created if missing
   std::uint64_t memory = std::uint64_t{2} << 30;  ///< bytes for images in memory
   std::uint64_t seed = 1;
-  int threads = 0;  ///< reading threads; 0: all cores
+  bool keep_order = false;  ///< writes the images in their own order; `seed` is not used
+  int threads = 0;          ///< reading threads; 0: all cores
   double max_damaged = 0.001;
   bool replace = false;  ///< replace an existing data set in `out`
 };
@@ -67,5 +71,8 @@ struct Shuffled {
 /// files appear when they are complete; after an interruption the same call continues. Throws as
 /// pack_dataset() does.
 Shuffled shuffle_dataset(const ShuffleOptions& options, const ShowProgress& progress);
+/// The same for an open data set: options.in is used only in messages and to protect its files.
+Shuffled shuffle_dataset(const Dataset& dataset, const ShuffleOptions& options,
+                         const ShowProgress& progress);
 
 }  // namespace pfc

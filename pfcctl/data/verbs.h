@@ -7,6 +7,7 @@
 namespace pfc {
 
 void add_data_align(CLI::App& data);
+void add_data_apply(CLI::App& data);
 void add_data_bench(CLI::App& data);
 void add_data_clean(CLI::App& data);
 void add_data_draw_pairs(CLI::App& data);

@@ -17,7 +17,7 @@
 
 #include "common/error.h"
 #include "common/one_line.h"
-#include "data/chosen_dataset.h"
+#include "data/mapping/chosen_dataset.h"
 #include "data/text_lines.h"
 #include "model/evaluation/evaluation.h"
 #include "model/evaluation/identification.h"

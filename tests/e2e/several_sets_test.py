@@ -1,9 +1,10 @@
 """Several data sets in one job, and data in other layouts than RecordIO."""
 
+import json
 import struct
 import unittest
 
-from support import BIN, JobTest, run
+from support import BIN, JobTest, digest, run
 
 
 def records_of(rec):
@@ -19,6 +20,10 @@ def records_of(rec):
 
 
 class SeveralSets(JobTest):
+    def offsets(self):
+        """Returns the offsets of records 0, 1 ... of the shared data."""
+        return [int(line.split()[1]) for line in (self.data / "train.idx").read_text().splitlines()]
+
     def write_lists(self):
         """Writes the images as files, and lists: a and b have half of the people each, with labels from 0 and names;
         `merged` is a followed by b; in `shared`, the person in both a and b has one class."""
@@ -88,6 +93,42 @@ class SeveralSets(JobTest):
         self.assertEqual(self.losses("staged", 2, rec=str(self.data), stage=str(fast)), expected)
         copies = [path.name for path in fast.glob("pfc-staged-*/*")]
         self.assertIn("train.rec", copies)
+
+    def test_an_overlay_trains_like_the_rewritten_set(self):
+        def finding(kind, action, label, **more):
+            return json.dumps({"kind": kind, "action": action, "identity": {"label": label}, "decision": "accept", **more})
+
+        def image(row):
+            return {"row": row, "name": f"{self.data}/train.rec: record {row + 1} (offset {self.offsets()[row + 1]})"}
+
+        findings = self.folder / "reviewed.jsonl"
+        findings.write_text("\n".join([
+            finding("wrong_label", "move", 0, image=image(3), other_identity={"label": 5}),
+            finding("same_person", "merge", 2, other_identity={"label": 6}),
+            finding("two_people", "split", 4, images=[image(41), image(43)]),
+            finding("stranger", "drop", 1, image=image(17)),
+            finding("duplicate", "drop", 1, image=image(18), other_image=image(17)),
+            finding("leaked", "drop", 7, other_identity={"label": 0, "test": True})]))
+        overlay, rewritten = self.folder / "overlay.jsonl", self.folder / "rewritten"
+        for target in ("--overlay", overlay), ("--out", rewritten):
+            done = self.succeeded(run(BIN / "pfcctl", "data", "apply", "--findings", findings, "--in", self.data, *target))
+            self.assertIn("6 findings applied (6 accepted, 0 certain), 0 findings rejected, 0 without a decision\n"
+                          "  1 image moved, 11 left out; 1 identity merged, 1 split off\n"
+                          "  1 duplicate kept", done.stdout)
+            self.assertRegex(done.stdout, "69 images of 7 identities")
+        expected = self.losses("rewritten", 2, rec=str(rewritten))
+        self.assertEqual(self.losses("overlay", 2, rec=str(self.data), overlay=str(overlay)), expected)
+        self.assertNotEqual(self.losses("raw", 2, rec=str(self.data)), expected)
+        self.assertEqual(*(digest(self.folder / f"out-{name}/backbone.safetensors") for name in ("rewritten", "overlay")))
+        # A checkpoint names its data, with the overlay.
+        overlay.write_text(overlay.read_text().replace('"image": 3, "label": 5', '"image": 3, "label": 1'))
+        again = self.finished(2, self.job("again.json", output=str(self.folder / "out-overlay"), max_steps=7, resume=True,
+                                          rec=str(self.data), overlay=str(overlay)))
+        self.assertIn("was trained on other data", again.stderr)
+        planned = self.succeeded(run(BIN / "pfcctl", "plan", "--config", self.folder / "again.json", "--workers", 2))
+        self.assertIn(", 7 classes, ", planned.stdout)
+        nothing = run(BIN / "pfcctl", "data", "apply", "--findings", findings, "--in", rewritten, "--overlay", overlay)
+        self.assert_one_line(nothing, "reviewed.jsonl: line 1: row 3: found the image")
 
     def test_a_folder_of_people_trains_like_its_packed_copy(self):
         people = self.folder / "people"

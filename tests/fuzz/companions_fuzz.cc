@@ -1,5 +1,5 @@
 // Small files that a data set may have beside it. The first byte selects one: p: property, i:
-// identities.txt.
+// identities.txt, o: an overlay.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "data/identity_names.h"
+#include "data/mapping/overlay.h"
 #include "data/records/property_file.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/support/files.h"
@@ -16,8 +17,9 @@
 namespace pfc::fuzz {
 
 std::vector<std::string> seeds() {
-  return {"p93431,112,112\n", "p 4 , 8 ,\t16\r\n", "iAda Lovelace\nBen\n\nCy",
-          "iAda\r\n\xc3\xa9\n"};
+  return {"p93431,112,112\n", "p 4 , 8 ,\t16\r\n", "iAda Lovelace\nBen\n\nCy", "iAda\r\n\xc3\xa9\n",
+          "o{\"overlay\": 1, \"images\": 8, \"identities\": 4, \"changes\": 2}\n"
+          "{\"identity\": 3, \"label\": 1}\n{\"image\": 0, \"label\": null}\n"};
 }
 
 }  // namespace pfc::fuzz
@@ -31,6 +33,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     if (data[0] == 'p') {
       static_cast<void>(pfc::read_property(file));
+    } else if (data[0] == 'o') {
+      static_cast<void>(pfc::read_overlay(file, {}));
     } else {
       const auto lines = std::count(input.begin(), input.end(), '\n');
       for (std::int64_t classes = lines; classes <= lines + 1; ++classes) {

@@ -24,11 +24,13 @@ TEST(PathsOfAJob, AreResolvedInTheFolderOfTheCaller) {
 TEST(PathsOfAJob, AreAllMadeAbsolute) {
   EXPECT_EQ(absolute({{"rec", {"a", "/b"}},
                       {"identities", {"", "n.txt"}},
+                      {"overlay", "o.jsonl"},
                       {"stage", "fast"},
                       {"teacher", "t.pt"},
                       {"output", "o"}}),
             Json({{"rec", {"/home/me/a", "/b"}},
                   {"identities", {"", "/home/me/n.txt"}},
+                  {"overlay", "/home/me/o.jsonl"},
                   {"stage", "/home/me/fast"},
                   {"teacher", "/home/me/t.pt"},
                   {"output", "/home/me/o"}}));

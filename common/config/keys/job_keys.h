@@ -313,6 +313,7 @@ void visit_keys(Job& job, Visitor&& v) {
   v.number("warmup_epoch", job.warmup_epoch, kNotNegative);
   v.paths("rec", job.rec);
   v.paths("identities", job.identities);
+  v.paths("overlay", job.overlay);
   v.flag("share_identities", job.share_identities);
   v.choice("heads", job.heads, kHeads);
   v.number("image_size", job.image_size, kImageSize);

@@ -110,10 +110,17 @@ void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
   };
   const std::size_t sets = job.rec.size();
-  if (!job.identities.empty() && job.identities.size() != sets) {
-    fail("identities", "found " + std::to_string(job.identities.size()) +
-                           " files, expected one for each of the " + std::to_string(sets) +
-                           " data sets of rec; \"\" means that the data set itself has names");
+  const auto expect_each = [&](const char* key, std::size_t files, const char* none) {
+    if (files == 0 || files == sets) return;
+    fail(key, "found " + std::to_string(files) + " files, expected one for each of the " +
+                  std::to_string(sets) + " data sets of rec; \"\" means that " + none);
+  };
+  expect_each("identities", job.identities.size(), "the data set itself has names");
+  expect_each("overlay", job.overlay.size(), "its labels do not change");
+  for (std::size_t i = 0; i < std::min(job.identities.size(), job.overlay.size()); ++i) {
+    if (job.identities[i].empty() || job.overlay[i].empty()) continue;
+    fail("identities", "found " + job.identities[i].string() + ", but overlay changes the labels " +
+                           "of this data set; name them in identities.txt beside the data");
   }
   if (!job.head_classes.empty() && job.head_classes.size() != sets) {
     fail("head_classes", "found " + std::to_string(job.head_classes.size()) +

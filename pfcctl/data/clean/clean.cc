@@ -58,7 +58,7 @@ OpenedEmbeddings opened(const CleanOptions& o) {
 }
 
 /// Reads each embedding once, to leave out those that are zero or not finite.
-ImageLabels labels_of(const OpenedEmbeddings& sets, int threads) {
+ImageLabels labels_of_readable(const OpenedEmbeddings& sets, int threads) {
   constexpr std::int64_t kTogether = 1024;
   const DatasetInfo& info = sets.dataset->info();
   ImageLabels labels;
@@ -127,7 +127,7 @@ PlantedErrors planted_in(const ImageLabels& labels, const FoundErrors& found) {
 Cleaned clean_labels(const CleanOptions& o) {
   const OpenedEmbeddings sets = opened(o);
   BufferedFile out(o.output);  // fails now if it cannot be created, and not after hours
-  const ImageLabels labels = labels_of(sets, o.threads);
+  const ImageLabels labels = labels_of_readable(sets, o.threads);
   FoundErrors found = find_errors(LabelledEmbeddings(*sets.dataset, labels),
                                   thresholds_of(*sets.dataset, labels, o), o.threads);
   const PlantedErrors planted = planted_in(labels, found);

@@ -18,11 +18,11 @@ namespace pfc {
 namespace {
 
 using json = nlohmann::ordered_json;
-using Names = std::map<std::int64_t, std::string>;  // by image
+using ImageNames = std::map<std::int64_t, std::string>;  // by image
 
 /// Sets the names of images [first, end) that are in `names`.
 void read_names(const std::filesystem::path& file, std::int64_t first, std::int64_t end,
-                Names& names) {
+                ImageNames& names) {
   if (!something_at(file)) return;
   std::int64_t lines = 0;
   auto next = names.lower_bound(first);
@@ -40,8 +40,8 @@ void read_names(const std::filesystem::path& file, std::int64_t first, std::int6
 }
 
 /// Returns the names of all images in the findings; empty without a file of names.
-Names names_of(const std::vector<Finding>& findings, const OpenedEmbeddings& of) {
-  Names names;
+ImageNames names_of(const std::vector<Finding>& findings, const OpenedEmbeddings& of) {
+  ImageNames names;
   for (const Finding& f : findings) {
     for (const std::int64_t image : f.images) names[image];
     for (const std::int64_t image : {f.image, f.other_image}) {
@@ -65,7 +65,7 @@ json numbered(const char* key, std::int64_t i, std::int64_t first_test, const st
   return told;
 }
 
-json json_of(const Finding& f, const OpenedEmbeddings& of, const Names& names) {
+json json_of(const Finding& f, const OpenedEmbeddings& of, const ImageNames& names) {
   constexpr std::array kActions = {"move", "drop", "merge", "split", "drop", "drop"};
   const auto image = [&](std::int64_t i) {
     return numbered("row", i, of.first_test_image, names.at(i));
@@ -104,7 +104,7 @@ void expect_names(const std::filesystem::path& names, std::int64_t images) {
 
 void write_findings(BufferedFile& out, const std::vector<Finding>& findings,
                     const OpenedEmbeddings& of) {
-  const Names names = names_of(findings, of);
+  const ImageNames names = names_of(findings, of);
   for (const Finding& f : findings) {
     out.write(json_of(f, of, names).dump(-1, ' ', false, json::error_handler_t::replace) + '\n');
   }

@@ -563,6 +563,11 @@ TEST(ParseJob, AcceptsOneOrSeveralDataSets) {
   EXPECT_THAT(refusal(R"({"rec": ["/a", 3]})"), HasSubstr("or an array of them, found 3"));
   EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "identities": ["x"]})"),
               HasSubstr("identities: found 1 files, expected one for each of the 2 data sets"));
+  EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "overlay": "x"})"),
+              HasSubstr("overlay: found 1 files, expected one for each of the 2 data sets of rec; "
+                        "\"\" means that its labels do not change"));
+  EXPECT_THAT(refusal(R"({"rec": "/a", "identities": "x", "overlay": "y"})"),
+              HasSubstr("identities: found x, but overlay changes the labels of this data set"));
   EXPECT_THAT(refusal(R"({"rec": ["/a", "/b"], "heads": "separate", "share_identities": true})"),
               HasSubstr("remove one of the two keys"));
   EXPECT_THAT(refusal(R"({"rec": ["/a", "/b", "/a"]})"),
@@ -652,7 +657,7 @@ TEST(ToJson, RoundTripsEveryKey) {
       "centre_precision": "bf16", "centre_storage": "disk", "centre_momentum": 0.5, "optimizer": "adamw",
       "lr_schedule": {"name": "multistep", "epochs": [2, 5], "gamma": 0.5},
       "lr_scaling": "sqrt", "rec": ["d", "e"],
-      "identities": ["", "x.txt"], "heads": "separate", "head_classes": [3, 4],
+      "identities": ["", "x.txt"], "overlay": ["y.jsonl", ""], "heads": "separate", "head_classes": [3, 4],
       "augment": {"flip": false, "random_resized_crop": {"scale": [0.25, 0.5], "ratio": [0.5, 2.0]},
                   "crop": 0.5, "low_resolution": 0.125, "blur": 0.25,
                   "colour": 0.75, "grey": 0.375, "cut_out": 1.0},

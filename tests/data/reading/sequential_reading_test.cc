@@ -8,6 +8,7 @@
 
 #include "data/combined_dataset.h"
 #include "data/job_data.h"
+#include "data/mapping/overlay.h"
 #include "data/open_dataset.h"
 #include "data/prefetch/prefetcher.h"
 #include "data/records/record_index.h"
@@ -288,6 +289,21 @@ TEST_F(IndexOfAPart, CanBeReadSequentiallyIfFewRecordsAreMissing) {
   // No record is missing between the first and the last of these images.
   name([](std::int64_t image) { return image > 100 && image < 200; });
   EXPECT_NO_THROW(check_sequential(*open()));
+}
+
+TEST_F(SequentialReading, LeavesOutImagesOfAnOverlay) {
+  Overlay overlay{.images = kImages, .identities = kImages};
+  for (std::int64_t i = 0; i < kImages; i += 5) {
+    overlay.of_identities.push_back({.of = i});
+    overlay.of_images.push_back({.of = i});
+  }
+  const auto dataset = overlaid(open_dataset({.rec = folder_.path()}), overlay);
+  const SequentialBatches one = run_all(*dataset, options(24), 1, 8);
+  EXPECT_EQ(std::set(one.labels.begin(), one.labels.end()).size(), 192u);
+  EXPECT_EQ(one, run_all(*dataset, options(8), 3, 8));
+  ReadLog log;
+  log_reads(*dataset, options(24), 8, log);
+  EXPECT_GT(log.bytes(), dataset->info().bytes_in_order / 2) << "expected reads ahead";
 }
 
 TEST_F(SequentialReading, RejectsFolders) {

@@ -53,6 +53,12 @@ TEST(ShuffleOrder, HasEveryImageOnce) {
   }
 }
 
+TEST(ShuffleOrder, IsTheOwnOrderWithoutShuffle) {
+  std::vector<std::int64_t> all(100);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(order_of({100, 32, 40, 7, /*shuffle=*/false}), all);
+}
+
 TEST(ShuffleOrder, HoldsNoMoreThanItsPool) {
   constexpr std::int64_t kPool = 100;
   ShuffleOrder order(5000, 32, kPool, 3);

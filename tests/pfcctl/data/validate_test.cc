@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "data/chosen_dataset.h"
+#include "data/mapping/chosen_dataset.h"
 #include "data/open_dataset.h"
 #include "data/records/image_record.h"
 #include "data/records/property_file.h"

@@ -1,4 +1,4 @@
-#include "data/chosen_dataset.h"
+#include "data/mapping/chosen_dataset.h"
 
 #include <algorithm>
 #include <span>
@@ -8,15 +8,16 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/files/sha256.h"
+#include "data/mapping/mapped_dataset.h"
 
 namespace pfc {
 
 namespace {
 
-class ChosenDataset final : public Dataset {
+class ChosenDataset final : public MappedDataset {
  public:
   ChosenDataset(const Dataset& whole, Choice choice)
-      : whole_(whole), choice_(std::move(choice)), info_(whole.info()) {
+      : MappedDataset(whole), choice_(std::move(choice)) {
     check(info_.labels_per_image == 1, "choose: the images must have one label");
     info_.layout = "a part of " + info_.layout;
     info_.images = std::ssize(choice_.images);
@@ -27,23 +28,6 @@ class ChosenDataset final : public Dataset {
     info_.index_bytes += (choice_.images.size() + choice_.classes.size()) * sizeof(std::int64_t);
   }
 
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  [[nodiscard]] Extent extent(std::int64_t image) const override {
-    return whole_.extent(at(image));
-  }
-  Sample parse(std::int64_t image, StoredImage& stored) const override {
-    Sample sample = whole_.parse(at(image), stored);
-    if (choice_.classes.empty()) return sample;
-    sample.label = new_label(sample.label);
-    sample.record = {};  // contains the label in the whole set
-    return sample;
-  }
-  std::int64_t label(std::int64_t image, ImageBuffer& storage) const override {
-    return new_label(whole_.label(at(image), storage));
-  }
-  [[nodiscard]] std::string name(std::int64_t image) const override {
-    return whole_.name(at(image));
-  }
   [[nodiscard]] std::string identity(std::int64_t label) const override {
     return whole_.identity(
         choice_.classes.empty() ? label : choice_.classes.at(static_cast<std::size_t>(label)));
@@ -59,19 +43,17 @@ class ChosenDataset final : public Dataset {
   }
 
  private:
-  [[nodiscard]] std::int64_t at(std::int64_t image) const {
+  [[nodiscard]] std::int64_t original(std::int64_t image) const override {
     return choice_.images.at(static_cast<std::size_t>(image));
   }
-  [[nodiscard]] std::int64_t new_label(std::int64_t label) const {
+  [[nodiscard]] std::int64_t new_label(std::int64_t /*at*/, std::int64_t label) const override {
     if (choice_.classes.empty()) return label;
     const auto found = std::ranges::lower_bound(choice_.classes, label);
     check(found != choice_.classes.end() && *found == label, "choose: image of an unchosen class");
     return found - choice_.classes.begin();
   }
 
-  const Dataset& whole_;
   const Choice choice_;
-  DatasetInfo info_;
 };
 
 }  // namespace

@@ -1,0 +1,48 @@
+// Reads the findings of pfcctl data clean, also after a review (docs/cleaning.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace pfc {
+
+enum class CorrectionKind {
+  kMove,           ///< `image` belongs to `other_identity`
+  kDrop,           ///< leave out `image`
+  kDropDuplicate,  ///< leave out `image` if `other_image` stays
+  kDropIdentity,   ///< leave out all images of `identity`
+  kMerge,          ///< `identity` and `other_identity` are one person
+  kSplit,          ///< `images` are a new identity
+};
+
+/// What a finding changes. Members that its kind does not name are not set.
+struct Correction {
+  CorrectionKind kind = CorrectionKind::kMove;
+  std::int64_t image = -1;
+  std::int64_t other_image = -1;  ///< -1: an image of the test set
+  std::int64_t identity = -1;
+  std::int64_t other_identity = -1;
+  std::vector<std::int64_t> images = {};
+};
+
+struct SelectedFindings {
+  std::vector<Correction> corrections;  ///< of accepted and of certain findings, in file order
+  /// Numbers of lines. `certain` and `uncertain` have no decision.
+  std::int64_t accepted = 0, certain = 0, uncertain = 0, rejected = 0;
+};
+
+/// Selects the lines with "decision": "accept", and those without a decision whose confidence is at
+/// least min_confidence, if given. Checks all lines: images and identities must exist in the data
+/// set, images must have the label and, if the finding has one, the name that they have there.
+/// `labels`: [images], -1 if unknown. Throws InputError that names file, line and row, what was
+/// found and what was expected.
+SelectedFindings read_findings(const std::filesystem::path& file, const Dataset& dataset,
+                               std::span<const std::int64_t> labels,
+                               std::optional<double> min_confidence);
+
+}  // namespace pfc
