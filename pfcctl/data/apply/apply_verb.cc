@@ -87,7 +87,7 @@ void run_apply(const ApplyFlags& flags) {
   }
   const std::vector<std::int64_t> labels = labels_of(*dataset);
   const SelectedFindings selected =
-      read_findings(flags.findings, *dataset, labels, flags.min_confidence);
+      read_findings(flags.findings, *dataset, flags.write.in, labels, flags.min_confidence);
   if (selected.corrections.empty()) {
     throw InputError(
         fmt::format("{}: found nothing to apply: {}; accept findings, or give {} --min-confidence",

@@ -14,6 +14,7 @@
 #include "common/error.h"
 #include "common/one_line.h"
 #include "data/text_lines.h"
+#include "pfcctl/data/clean/findings_file.h"
 #include "pfcctl/data/progress.h"
 
 namespace pfc {
@@ -41,8 +42,8 @@ constexpr std::array kKindsOfFindings = {
 class FindingReader {
  public:
   FindingReader(const json& finding, std::string origin, const Dataset& dataset,
-                std::span<const std::int64_t> labels)
-      : finding_(finding), origin_(std::move(origin)), dataset_(dataset), labels_(labels) {
+                const std::filesystem::path& in, std::span<const std::int64_t> labels)
+      : finding_(finding), origin_(std::move(origin)), dataset_(dataset), in_(in), labels_(labels) {
     if (finding.is_object()) return;
     throw InputError(origin_ + ": found " + shown(finding) + ", expected an object");
   }
@@ -127,12 +128,11 @@ class FindingReader {
     std::string name;
     JsonReader(object, origin_).text("name", name);
     if (row < 0 || name.empty()) return row;
-    const std::string own = one_line(dataset_.name(row));
-    if (own == name) return row;
+    if (has_name(dataset_, in_, row, name)) return row;
     throw InputError(
         fmt::format("{}: row {}: found the image '{}', expected '{}'; give --in the data set that "
-                    "was embedded, with the same path",
-                    origin_, row, own, one_line(name)));
+                    "was embedded",
+                    origin_, row, one_line(dataset_.name(row)), one_line(name)));
   }
 
   /// Returns the number of an image of the identity.
@@ -149,19 +149,21 @@ class FindingReader {
   const json& finding_;
   const std::string origin_;
   const Dataset& dataset_;
+  const std::filesystem::path& in_;
   const std::span<const std::int64_t> labels_;
 };
 
 }  // namespace
 
 SelectedFindings read_findings(const std::filesystem::path& file, const Dataset& dataset,
+                               const std::filesystem::path& in,
                                std::span<const std::int64_t> labels,
                                std::optional<double> min_confidence) {
   SelectedFindings selected;
   const auto take = [&](std::string_view line, std::int64_t number) {
     const std::string origin = fmt::format("{}: line {}", file.string(), number);
     const json finding = parse_strict_json(line, origin, {.bytes = kLongestFinding});
-    const FindingReader reader(finding, origin, dataset, labels);
+    const FindingReader reader(finding, origin, dataset, in, labels);
     Correction correction = reader.correction();
     const std::optional<bool> accepted = reader.decision();
     const bool certain = !accepted && min_confidence && reader.confidence() >= *min_confidence;

@@ -39,9 +39,10 @@ struct SelectedFindings {
 /// Selects the lines with "decision": "accept", and those without a decision whose confidence is at
 /// least min_confidence, if given. Checks all lines: images and identities must exist in the data
 /// set, images must have the label and, if the finding has one, the name that they have there.
-/// `labels`: [images], -1 if unknown. Throws InputError that names file, line and row, what was
-/// found and what was expected.
+/// `in`: the path of the data set. `labels`: [images], -1 if unknown. Throws InputError that names
+/// file, line and row, what was found and what was expected.
 SelectedFindings read_findings(const std::filesystem::path& file, const Dataset& dataset,
+                               const std::filesystem::path& in,
                                std::span<const std::int64_t> labels,
                                std::optional<double> min_confidence);
 

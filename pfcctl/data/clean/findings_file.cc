@@ -10,6 +10,7 @@
 
 #include "common/error.h"
 #include "common/files/regular_file.h"
+#include "common/one_line.h"
 #include "data/text_lines.h"
 #include "pfcctl/data/progress.h"
 
@@ -95,6 +96,13 @@ json json_of(const Finding& f, const OpenedEmbeddings& of, const ImageNames& nam
 
 std::filesystem::path path_of_names(std::filesystem::path embeddings) {
   return embeddings.replace_extension(".names.txt");
+}
+
+bool has_name(const Dataset& dataset, const std::filesystem::path& path, std::int64_t image,
+              const std::string& name) {
+  const std::string own = dataset.name(image);
+  return name.ends_with(
+      one_line(own.substr(own.starts_with(path.string()) ? path.native().size() : 0)));
 }
 
 void expect_names(const std::filesystem::path& names, std::int64_t images) {

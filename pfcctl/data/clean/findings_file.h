@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "data/dataset.h"
@@ -21,6 +22,11 @@ struct OpenedEmbeddings {
 
 /// Returns F.names.txt for a file F.safetensors or F.npy: the names of its images.
 std::filesystem::path path_of_names(std::filesystem::path embeddings);
+
+/// Returns whether an image has the name that a finding gives it. The data set at `path` may have
+/// moved since, so only the part of the name after the path is compared.
+bool has_name(const Dataset& dataset, const std::filesystem::path& path, std::int64_t image,
+              const std::string& name);
 
 /// Throws InputError if the file exists and does not have one line for each of the images.
 void expect_names(const std::filesystem::path& names, std::int64_t images);

@@ -25,6 +25,7 @@
 #include "data/images/jpeg_encoder.h"
 #include "data/open_dataset.h"
 #include "data/records/writing/buffered_file.h"
+#include "pfcctl/data/clean/findings_file.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/review/findings.h"
 #include "pfcctl/data/review/page.h"
@@ -74,10 +75,9 @@ void expect_item(const ReviewedSets& sets, const ReviewedFinding& f, const json&
   const std::int64_t end = identity.is_null() ? info.classes : info.images;
   expect(number >= 0 && number < end, counted(end, identity.is_null() ? "label" : "row"), "more");
   if (identity.is_null()) return;
-  // The set may have moved, so only the part of the name after its path is compared.
-  const std::string name = dataset->name(number), told = item.value("name", "");
-  const std::string rest = name.substr(name.starts_with(path.string()) ? path.native().size() : 0);
-  expect(told.empty() || told.ends_with(one_line(rest)), one_line(name), one_line(told));
+  const std::string told = item.value("name", "");
+  expect(told.empty() || has_name(*dataset, path, number, told), one_line(dataset->name(number)),
+         one_line(told));
   ImageBuffer buffer;
   const std::int64_t label = dataset->label(number, buffer);
   expect(label == key_of(identity).second, fmt::format("label {}", label), key_of(identity).second);

@@ -27,7 +27,7 @@ class Findings : public ::testing::Test {
 
   SelectedFindings read(const std::string& lines, std::optional<double> min_confidence = {}) {
     write_file(folder_ / "f.jsonl", lines);
-    return read_findings(folder_ / "f.jsonl", dataset_, labels_, min_confidence);
+    return read_findings(folder_ / "f.jsonl", dataset_, "", labels_, min_confidence);
   }
   std::string refusal(const std::string& line) {
     return message_of<InputError>([&] { (void)read(line, 0.5); });
