@@ -43,6 +43,11 @@ Steps fitted(std::vector<std::pair<double, bool>> judged) {
     }
     pooled.push_back(step);
   }
+  double probability = 0;  // by Laplace's rule of succession: few findings say little
+  for (Step& step : pooled) {
+    probability = std::max(probability, (step.right + 1) / (step.all + 2));
+    step = {.least = step.least, .right = probability, .all = 1};
+  }
   return pooled;
 }
 
@@ -88,7 +93,8 @@ void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>&
   std::ranges::sort(found);
   const Steps by_judged = fitted(std::move(scores)), by_found = plausible(right, found);
   for (Finding& f : findings) {
-    if (sets(f)) f.confidence = part_at(by_judged, f.score) * part_at(by_found, f.score);
+    if (!sets(f)) continue;
+    f.confidence = part_at(by_judged, f.score) * part_at(by_found, f.score);
   }
 }
 

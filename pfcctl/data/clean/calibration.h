@@ -15,7 +15,7 @@ namespace pfc {
 /// fall with a rising score. It is the product of:
 /// - the fraction of right findings among `judged`, fitted by isotonic regression (Ayer et al., "An
 ///   empirical distribution function for sampling with incomplete information", 1955: pooling of
-///   adjacent violators);
+///   adjacent violators), with Laplace's rule of succession;
 /// - the fraction of plausible `findings`. Those above the median score of right findings predict
 ///   how many have lower scores (the zero assumption of local false discovery rates: Efron,
 ///   "Large-scale simultaneous hypothesis testing", 2004, with the roles exchanged). If there are

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <set>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include "pfcctl/data/clean/findings_file.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/interrupt_guard.h"
+#include "worker/head/row_copy.h"
 
 namespace pfc {
 
@@ -57,33 +59,53 @@ OpenedEmbeddings opened(const CleanOptions& o) {
   return sets;
 }
 
-/// Reads each embedding once, to leave out those that are zero or not finite.
+/// Reads each embedding once: computes the mean, and leaves out those that are zero or not finite.
 ImageLabels labels_of_readable(const OpenedEmbeddings& sets, int threads) {
   constexpr std::int64_t kTogether = 1024;
   const DatasetInfo& info = sets.dataset->info();
+  const auto d = static_cast<std::size_t>(info.embedding_size);
   ImageLabels labels;
   for (std::int64_t i = 0; i < info.classes; ++i) {
     labels.is_test.push_back(i >= sets.first_test_identity);
   }
+  struct Block {
+    std::vector<std::int64_t> labels;
+    std::vector<double> sum;  ///< [D], without the test set
+    double count = 0;
+  };
+  std::vector<double> sum(d);
+  double count = 0;
   Progress progress("reading", "embeddings");
-  ordered_work<std::vector<std::int64_t>>(
+  ordered_work<Block>(
       (info.images + kTogether - 1) / kTogether, threads,
       [&](std::int64_t block) {
-        std::vector<std::int64_t> some;
+        Block some{.labels = {}, .sum = std::vector<double>(d)};
         ImageBuffer buffer;
+        std::vector<float> row(d);
         for (auto i = block * kTogether; i < std::min(info.images, (block + 1) * kTogether); ++i) {
           try {
-            some.push_back(sets.dataset->read(i, buffer).label);
+            const Sample sample = sets.dataset->read(i, buffer);
+            some.labels.push_back(sample.label);
+            std::memcpy(row.data(), sample.encoded.data(), d * sizeof(float));
           } catch (const DamagedImage&) {
-            some.push_back(-1);
+            some.labels.push_back(-1);
+            continue;
           }
+          if (i >= sets.first_test_image || !normalise(row)) continue;
+          for (std::size_t k = 0; k < d; ++k) some.sum[k] += row[k];
+          ++some.count;
         }
         return some;
       },
-      [&](std::int64_t, const std::vector<std::int64_t>& some) {
-        labels.of_image.insert(labels.of_image.end(), some.begin(), some.end());
+      [&](std::int64_t, const Block& some) {
+        labels.of_image.insert(labels.of_image.end(), some.labels.begin(), some.labels.end());
+        for (std::size_t k = 0; k < d; ++k) sum[k] += some.sum[k];
+        count += some.count;
         progress.show(labels.images(), info.images);
       });
+  for (const double x : sum) {
+    labels.mean.push_back(static_cast<float>(x / std::max(count, 1.0)));
+  }
   return labels;
 }
 

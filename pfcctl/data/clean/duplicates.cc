@@ -16,8 +16,8 @@ constexpr double kAngleError = 1e-3;  // of angles computed from float32 numbers
 
 /// Some images and their rows [images, D], of unit length.
 struct Images {
-  Images(const LabelledEmbeddings& set, std::span<const std::int64_t> numbers)
-      : numbers(numbers), rows(set.rows(numbers)), d(set.dimension()) {}
+  Images(const LabelledEmbeddings& set, std::span<const std::int64_t> images)
+      : numbers(images), rows(set.rows(images)), d(set.dimension()) {}
   [[nodiscard]] std::size_t size() const { return numbers.size(); }
   [[nodiscard]] std::span<const float> row(std::size_t i) const {
     return std::span(rows).subspan(i * d, d);

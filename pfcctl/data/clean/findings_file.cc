@@ -18,7 +18,7 @@ namespace pfc {
 
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 using ImageNames = std::map<std::int64_t, std::string>;  // by image
 
 /// Sets the names of images [first, end) that are in `names`.
@@ -58,15 +58,16 @@ ImageNames names_of(const std::vector<Finding>& findings, const OpenedEmbeddings
 }
 
 /// `key`: "row" or "label". Test images and identities begin at `first_test`.
-json numbered(const char* key, std::int64_t i, std::int64_t first_test, const std::string& name) {
+ordered_json numbered(const char* key, std::int64_t i, std::int64_t first_test,
+                      const std::string& name) {
   const bool test = i >= first_test;
-  json told{{key, test ? i - first_test : i}};
+  ordered_json told{{key, test ? i - first_test : i}};
   if (!name.empty()) told["name"] = name;
   if (test) told["test"] = true;
   return told;
 }
 
-json json_of(const Finding& f, const OpenedEmbeddings& of, const ImageNames& names) {
+ordered_json json_of(const Finding& f, const OpenedEmbeddings& of, const ImageNames& names) {
   constexpr std::array kActions = {"move", "drop", "merge", "split", "drop", "drop"};
   const auto image = [&](std::int64_t i) {
     return numbered("row", i, of.first_test_image, names.at(i));
@@ -76,10 +77,10 @@ json json_of(const Finding& f, const OpenedEmbeddings& of, const ImageNames& nam
   };
   const bool moves_to_test =
       f.kind == FindingKind::kWrongLabel && f.other_identity >= of.first_test_identity;
-  json told{{"kind", kFindingNames[static_cast<std::size_t>(f.kind)]},
-            {"action", moves_to_test ? "drop" : kActions[static_cast<std::size_t>(f.kind)]},
-            {"confidence", f.confidence},
-            {"score", f.score}};
+  ordered_json told{{"kind", kFindingNames[static_cast<std::size_t>(f.kind)]},
+                    {"action", moves_to_test ? "drop" : kActions[static_cast<std::size_t>(f.kind)]},
+                    {"confidence", f.confidence},
+                    {"score", f.score}};
   if (f.image >= 0) told["image"] = image(f.image);
   told["identity"] = identity(f.identity);
   if (f.other_image >= 0) told["other_image"] = image(f.other_image);
@@ -87,7 +88,8 @@ json json_of(const Finding& f, const OpenedEmbeddings& of, const ImageNames& nam
   for (const std::int64_t i : f.images) told["images"].push_back(image(i));
   for (const auto& [name, value] : f.evidence) {
     const bool whole = std::floor(value) == value;  // a number of images
-    told["evidence"][name] = whole ? json(static_cast<std::int64_t>(value)) : json(value);
+    told["evidence"][name] =
+        whole ? ordered_json(static_cast<std::int64_t>(value)) : ordered_json(value);
   }
   return told;
 }
@@ -106,7 +108,7 @@ bool has_name(const Dataset& dataset, const std::filesystem::path& path, std::in
 }
 
 void expect_names(const std::filesystem::path& names, std::int64_t images) {
-  Names none;
+  ImageNames none;
   read_names(names, 0, images, none);
 }
 
@@ -114,7 +116,8 @@ void write_findings(BufferedFile& out, const std::vector<Finding>& findings,
                     const OpenedEmbeddings& of) {
   const ImageNames names = names_of(findings, of);
   for (const Finding& f : findings) {
-    out.write(json_of(f, of, names).dump(-1, ' ', false, json::error_handler_t::replace) + '\n');
+    out.write(json_of(f, of, names).dump(-1, ' ', false, ordered_json::error_handler_t::replace) +
+              '\n');
   }
 }
 

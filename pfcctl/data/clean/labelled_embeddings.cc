@@ -73,6 +73,8 @@ void LabelledEmbeddings::read(std::int64_t image, std::span<float> row) const {
   } catch (const DamagedImage& e) {
     throw InputError(std::string(e.what()) + "; the file changed while it was read");
   }
+  normalise(row);
+  for (std::size_t i = 0; i < labels_.mean.size(); ++i) row[i] -= labels_.mean[i];
   if (!normalise(row)) std::ranges::fill(row, 0.f);
   if (copy != nullptr) turn(*copy, row);
 }

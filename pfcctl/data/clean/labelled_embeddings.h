@@ -21,6 +21,7 @@ struct ImageLabels {
   std::vector<std::int64_t> of_image;  ///< [images]; -1: the image is left out
   std::vector<bool> is_test;           ///< [identities]: belongs to the set to compare with
   std::vector<EmbeddingCopy> copies;
+  std::vector<float> mean;  ///< [D] of the embeddings of length 1; empty: zeros
 
   [[nodiscard]] std::int64_t images() const { return std::ssize(of_image); }
   [[nodiscard]] std::int64_t identities() const { return std::ssize(is_test); }
@@ -46,8 +47,9 @@ class IdentityMembers {
   std::vector<std::int64_t> images_;  // sorted by identity
 };
 
-/// Reads embeddings, scaled to length 1. Thread-safe. Borrows both arguments. REQUIRES: each image
-/// that is not left out can be read.
+/// Reads embeddings: scaled to length 1, less the mean, and scaled again. Without the mean, cosines
+/// of a model that is not trained well would all be near 1. Thread-safe. Borrows both arguments.
+/// REQUIRES: each image that is not left out can be read.
 class LabelledEmbeddings {
  public:
   LabelledEmbeddings(const Dataset& dataset, const ImageLabels& labels)
