@@ -16,7 +16,7 @@ namespace pfc {
 
 namespace {
 
-/// Returns the number at this place among 0, 1, 2 ... without those in `removed`, which ascend.
+/// Returns number `place` of the numbers 0, 1, 2 ... that are not in `removed` (ascending).
 template <class Removed, class Number = std::identity>
 std::int64_t kept_number(const Removed& removed, std::int64_t place, Number number = {}) {
   const auto all = std::views::iota(std::int64_t{0}, std::ssize(removed));
@@ -121,7 +121,7 @@ std::int64_t OverlaidDataset::new_label(std::int64_t at, std::int64_t label) con
   if (change == nullptr) return class_of(label);
   if (change->label >= 0) return class_of(change->label);
   throw InputError(fmt::format(
-      "{}: found label {}, but by {} no image of this identity remains; give the overlay of these "
+      "{}: found label {}, but {} leaves no image of this identity; give the overlay of these "
       "data, or make it again",
       whole_.name(at), label, overlay_.file.string()));
 }

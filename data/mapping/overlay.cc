@@ -77,7 +77,7 @@ class OverlayReader {
     LabelChange change{
         .of = integer(object, key, 0, (of_image ? overlay_.images : overlay_.identities) - 1)};
     if (change.of < least) {
-      fail(object, fmt::format("a larger {} than in the line before", key));
+      fail(object, fmt::format("{} numbers in ascending order", key));
     }
     if (!object["label"].is_null()) change.label = integer(object, "label", 0, kMaxClasses - 1);
     changes.push_back(change);
@@ -87,8 +87,8 @@ class OverlayReader {
     if (line_ == 0) throw InputError(overlay_.file.string() + ": is empty, expected an overlay");
     if (line_ == changes_ + 1) return;
     throw InputError(
-        fmt::format("{}: found {}, expected {} (\"changes\" in line 1): was the file "
-                    "truncated?",
+        fmt::format("{}: found {}, expected {} (\"changes\" in line 1); make the "
+                    "overlay again",
                     overlay_.file.string(), counted(line_ - 1, "change"), changes_));
   }
 

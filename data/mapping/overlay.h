@@ -12,7 +12,7 @@
 
 namespace pfc {
 
-/// The new label of an image, or of an identity: of all its images without a change of their own.
+/// New label of an image, or of those images of an identity that have no change of their own.
 struct LabelChange {
   std::int64_t of = 0;  ///< number of the image, or label of the identity, in the data set
   /// A label of the data set, or a larger number for a new identity. -1: the image is left out, or
@@ -25,7 +25,7 @@ struct Overlay {
   std::filesystem::path file = {};              ///< for messages
   std::int64_t images = 0, identities = 0;      ///< of the data set
   std::vector<LabelChange> of_identities = {};  ///< ascending
-  /// Ascending. No new label is that of an identity with a change: labels are final.
+  /// Ascending. New labels are never identities in of_identities: no chains.
   std::vector<LabelChange> of_images = {};
 };
 
@@ -48,15 +48,15 @@ Overlay read_overlay(const std::filesystem::path& file, const Doing& doing);
 /// Writes what read_overlay() reads. The file appears when it is complete. Throws StorageError.
 void write_overlay(const std::filesystem::path& file, const Overlay& overlay);
 
-/// Returns the data set without the images that the overlay leaves out, and with its labels.
+/// Returns the data set with the overlay's labels and without the images that it leaves out.
 /// Images keep their order, and are read as before. Identities with a change in the overlay have no
-/// class; the others keep their order, and then come the new ones. So an identity that loses its
+/// class; the others keep their order; new identities follow. So an identity that loses all its
 /// images one by one needs a change too. If the data have names, a new identity gets one.
 ///
 /// Reads nothing on construction. Keeps 16 bytes for each change, and 8 for each image left out and
-/// each new identity. Throws InputError that names the overlay if it belongs to other data, and if
-/// images have several labels. Dataset::parse() and Dataset::label() also throw InputError for an
-/// image of an identity of which none remains.
+/// each new identity. Throws InputError if the overlay belongs to other data or leaves nothing, and
+/// if images have several labels. Dataset::parse() and Dataset::label() also throw InputError for
+/// an unchanged image whose identity has label -1.
 std::unique_ptr<Dataset> overlaid(std::unique_ptr<Dataset> dataset, Overlay overlay);
 
 }  // namespace pfc

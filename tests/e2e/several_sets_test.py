@@ -107,12 +107,12 @@ class SeveralSets(JobTest):
             finding("same_person", "merge", 2, other_identity={"label": 6}),
             finding("two_people", "split", 4, images=[image(41), image(43)]),
             finding("stranger", "drop", 1, image=image(17)),
-            finding("duplicate", "drop", 1, image=image(18), other_image=image(17)),
+            finding("duplicate", "drop", 1, image=image(18), other_image=image(17), other_identity={"label": 1}),
             finding("leaked", "drop", 7, other_identity={"label": 0, "test": True})]))
         overlay, rewritten = self.folder / "overlay.jsonl", self.folder / "rewritten"
         for target in ("--overlay", overlay), ("--out", rewritten):
             done = self.succeeded(run(BIN / "pfcctl", "data", "apply", "--findings", findings, "--in", self.data, *target))
-            self.assertIn("6 findings applied (6 accepted, 0 certain), 0 findings rejected, 0 without a decision\n"
+            self.assertIn("6 findings chosen (6 accepted, 0 certain), 0 findings rejected, 0 without a decision\n"
                           "  1 image moved, 11 left out; 1 identity merged, 1 split off\n"
                           "  1 duplicate kept", done.stdout)
             self.assertRegex(done.stdout, "69 images of 7 identities")
@@ -127,8 +127,12 @@ class SeveralSets(JobTest):
         self.assertIn("was trained on other data", again.stderr)
         planned = self.succeeded(run(BIN / "pfcctl", "plan", "--config", self.folder / "again.json", "--workers", 2))
         self.assertIn(", 7 classes, ", planned.stdout)
-        nothing = run(BIN / "pfcctl", "data", "apply", "--findings", findings, "--in", rewritten, "--overlay", overlay)
-        self.assert_one_line(nothing, "reviewed.jsonl: line 1: row 3: found the image")
+        def refused(data, *words):
+            self.assert_one_line(run(BIN / "pfcctl", "data", "apply", "--findings", findings, "--in", data,
+                                     "--overlay", overlay), *words)
+        refused(self.data, "overlay.jsonl: exists already", "--force")
+        overlay.unlink()
+        refused(rewritten, "reviewed.jsonl: line 1: row 3: found ")
 
     def test_a_folder_of_people_trains_like_its_packed_copy(self):
         people = self.folder / "people"

@@ -1,4 +1,4 @@
-// pfcctl data apply: changes a data set by the findings of pfcctl data clean (docs/cleaning.md).
+// pfcctl data apply: corrects labels with the findings of pfcctl data clean (docs/cleaning.md).
 #include <spdlog/fmt/fmt.h>
 
 #include <CLI/CLI.hpp>
@@ -46,7 +46,7 @@ std::string skipped_text(const SelectedFindings& selected, const ApplyFlags& fla
 std::string applied_text(const SelectedFindings& selected, const Resolution& done,
                          const ApplyFlags& flags) {
   std::string text = fmt::format(
-      "{}: {} applied ({} accepted, {} certain), {}\n", one_line(flags.findings.string()),
+      "{}: {} chosen ({} accepted, {} certain), {}\n", one_line(flags.findings.string()),
       counted(std::ssize(selected.corrections), "finding"), selected.accepted, selected.certain,
       skipped_text(selected, flags));
   text += fmt::format("  {} moved, {} left out; {} merged, {} split off\n",
@@ -58,17 +58,20 @@ std::string applied_text(const SelectedFindings& selected, const Resolution& don
                         counted(done.conflicts, "correction"));
   }
   if (done.kept_duplicates > 0) {
-    text += fmt::format("  {} kept, because the other image is left out\n",
+    text += fmt::format("  {} kept, because another copy is left out\n",
                         counted(done.kept_duplicates, "duplicate"));
   }
   return text;
 }
 
-/// Throws InputError if the overlay would replace a file of the data set, or the findings.
+/// Throws InputError if the overlay would replace the findings or a file of the data set, and,
+/// without --force, any other file.
 void check_overlay_file(const ApplyFlags& flags, const Dataset& dataset) {
   std::vector<std::filesystem::path> inputs{flags.findings};
   for (const FileBrief& brief : dataset.briefs()) inputs.push_back(brief.file);
   expect_not_an_input(flags.overlay, inputs);
+  if (flags.write.replace || !something_at(flags.overlay)) return;
+  throw InputError(flags.overlay.string() + ": exists already; give --force to replace it");
 }
 
 void run_apply(const ApplyFlags& flags) {
@@ -97,14 +100,15 @@ void run_apply(const ApplyFlags& flags) {
   Resolution done = resolve(selected.corrections, labels, dataset->info().classes);
   done.overlay.file = flags.overlay.empty() ? flags.findings : flags.overlay;
   const auto changed = overlaid(std::move(dataset), done.overlay);
-  std::fputs(applied_text(selected, done, flags).c_str(), stdout);
   if (flags.overlay.empty()) {
     const Shuffled written =
         shuffle_dataset(*changed, flags.write, Progress("writing", "images").as_function());
+    std::fputs(applied_text(selected, done, flags).c_str(), stdout);
     return tell_written(flags.write.out / "train.rec", written.images, written.classes,
                         written.damaged, start);
   }
   write_overlay(flags.overlay, done.overlay);
+  std::fputs(applied_text(selected, done, flags).c_str(), stdout);
   std::printf("%s: %s of %lld identities remain (%.1f s)\n",
               one_line(flags.overlay.string()).c_str(),
               counted(changed->info().images, "image").c_str(),
@@ -116,7 +120,7 @@ void run_apply(const ApplyFlags& flags) {
 void add_data_apply(CLI::App& data) {
   const auto flags = std::make_shared<ApplyFlags>();  // owned by the verb's callback
   CLI::App* verb = data.add_subcommand("apply", "Corrects labels by the findings of clean");
-  verb->add_option("--findings", flags->findings, "The findings, also after a review")->required();
+  verb->add_option("--findings", flags->findings, "Findings; may contain decisions")->required();
   verb->add_option("--in", flags->write.in, "The data set that was embedded")->required();
   CLI::Option* out = verb->add_option(
       "--out", flags->write.out,

@@ -55,11 +55,12 @@ class FindingReader {
       c.image = own_image(member("image"), c.identity);
     }
     if (c.kind == kMove || c.kind == kMerge) c.other_identity = identity("other_identity");
-    if (c.kind == kDropDuplicate) c.other_image = image(member("other_image"), "other_image", true);
+    if (c.kind == kDropDuplicate) c.other_image = kept_image(c.image);
     if (c.kind == kSplit) {
       const json& images = member("images");
       if (!images.is_array() || images.empty()) {
-        throw InputError(origin_ + ": images: found " + shown(images) + ", expected an array");
+        throw InputError(origin_ + ": images: found " + shown(images) +
+                         ", expected a filled array");
       }
       for (const json& each : images) c.images.push_back(own_image(each, c.identity));
     }
@@ -119,7 +120,16 @@ class FindingReader {
   }
 
   [[nodiscard]] std::int64_t identity(const char* key) const {
-    return number_in(member(key), key, "label", dataset_.info().classes, false);
+    const json& object = member(key);
+    const std::int64_t label = number_in(object, key, "label", dataset_.info().classes, false);
+    std::string name;
+    JsonReader(object, origin_).text("name", name);
+    const std::string own = dataset_.identity(label);
+    if (name.empty() || own.empty() || one_line(own) == one_line(name)) return label;
+    throw InputError(
+        fmt::format("{}: label {}: found the identity '{}', expected '{}'; give --in the data set "
+                    "that was embedded",
+                    origin_, label, one_line(own), one_line(name)));
   }
 
   [[nodiscard]] std::int64_t image(const json& object, const std::string& key,
@@ -133,6 +143,17 @@ class FindingReader {
         fmt::format("{}: row {}: found the image '{}', expected '{}'; give --in the data set that "
                     "was embedded",
                     origin_, row, one_line(dataset_.name(row)), one_line(name)));
+  }
+
+  /// Returns the number of the image that stays when its duplicate is dropped; -1 for the test set.
+  [[nodiscard]] std::int64_t kept_image(std::int64_t dropped) const {
+    const std::int64_t kept = image(member("other_image"), "other_image", true);
+    if (kept < 0) return kept;
+    if (kept == dropped) {
+      throw InputError(fmt::format("{}: found image and other_image {}, expected different rows",
+                                   origin_, kept));
+    }
+    return own_image(member("other_image"), identity("other_identity"));
   }
 
   /// Returns the number of an image of the identity.

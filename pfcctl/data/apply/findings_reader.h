@@ -32,13 +32,13 @@ struct Correction {
 
 struct SelectedFindings {
   std::vector<Correction> corrections;  ///< of accepted and of certain findings, in file order
-  /// Numbers of lines. `certain` and `uncertain` have no decision.
+  /// Line counts. `certain`: undecided, but >= min_confidence.
   std::int64_t accepted = 0, certain = 0, uncertain = 0, rejected = 0;
 };
 
 /// Selects the lines with "decision": "accept", and those without a decision whose confidence is at
 /// least min_confidence, if given. Checks all lines: images and identities must exist in the data
-/// set, images must have the label and, if the finding has one, the name that they have there.
+/// set, images to change must have the label `identity`; names, if given, must match.
 /// `in`: the path of the data set. `labels`: [images], -1 if unknown. Throws InputError that names
 /// file, line and row, what was found and what was expected.
 SelectedFindings read_findings(const std::filesystem::path& file, const Dataset& dataset,

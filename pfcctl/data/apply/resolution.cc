@@ -74,7 +74,7 @@ class Claims {
   Claims(const MergedIdentities& people, std::span<const std::int64_t> labels)
       : people_(people), labels_(labels), next_new_(people.identities()) {}
 
-  /// Decides duplicates by what `others` says about the images to keep; nullptr: ignores them.
+  /// Applies duplicates by the final labels in `others`; nullptr: skips duplicates.
   void apply(std::span<const Correction> corrections, const Claims* others) {
     for (const Correction& c : corrections) {
       if (c.kind == CorrectionKind::kMove) claim(c.image, c.other_identity);

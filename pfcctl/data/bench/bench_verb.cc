@@ -52,7 +52,10 @@ JobConfig job_of(const Flags& flags) {
   if (!flags.config.empty()) {
     job = parse_job(read_job_file(flags.config, flags.overrides), {flags.config, flags.overrides});
   }
-  if (!flags.data.empty()) job.rec = {flags.data};
+  if (!flags.data.empty()) {
+    job.rec = {flags.data};
+    job.overlay.clear();  // belongs to the data of the job
+  }
   if (job.rec.empty())
     throw InputError("data bench: found no data set; give one, or --config with a \"rec\"");
   return job;

@@ -20,7 +20,7 @@ using nlohmann::json;
 // A finding of two people names each image of the second person.
 constexpr JsonLimits kFindingLimits{.bytes = std::size_t{64} << 20, .depth = 4};
 
-/// Throws json::exception if a key is missing or has a value of another type.
+/// Throws if a key is missing or has a wrong value.
 void expect_values(const json& values) {
   static const std::map<std::string, std::vector<const char*>> kNeeded = {
       {"wrong_label", {"image", "other_identity"}},
@@ -32,16 +32,23 @@ void expect_values(const json& values) {
   const auto needed = kNeeded.find(values.at("kind").get<std::string>());
   const auto decision = values.value("decision", std::string("accept"));
   if (needed == kNeeded.end() || (decision != "accept" && decision != "reject")) {
-    throw InputError("found another kind or decision");
+    throw InputError("found unknown kind or decision");
   }
   static_cast<void>(values.at("confidence").get<double>());
-  static_cast<void>(key_of(values.at("identity")));
-  for (const char* key : needed->second) {
+  std::vector<const char*> items = needed->second;
+  items.push_back("identity");
+  for (const char* key : items) {
     const json& value = values.at(key);
-    for (const json& item : value.is_array() ? value : json::array({value})) {
+    const bool is_list = std::string_view(key) == "images";
+    if (value.is_array() != is_list) throw InputError(std::string(key) + " has a wrong type");
+    for (const json& item : is_list ? value : json::array({value})) {
       static_cast<void>(key_of(item));
       static_cast<void>(item.value("name", std::string()));
     }
+  }
+  const json evidence = values.value("evidence", json::object());
+  for (const auto& [key, value] : evidence.items()) {
+    if (!value.is_number()) throw InputError("evidence: found " + key + " that is not a number");
   }
 }
 
@@ -81,6 +88,7 @@ FindingsFile findings_to_review(const std::filesystem::path& file) {
   text.resize(opened.read(std::as_writable_bytes(std::span(text))));
   FindingsFile read{.sha256 = sha256_hex(std::as_bytes(std::span(text))), .findings = {}};
   std::string_view rest = text;
+  if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // byte order mark
   for (std::int64_t number = 1; !rest.empty(); ++number) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));

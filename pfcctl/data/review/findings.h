@@ -24,10 +24,10 @@ struct FindingsFile {
 /// An image or an identity: whether it is in the test set, and its row or label.
 using ItemKey = std::pair<bool, std::int64_t>;
 
-/// `item`: one of the objects of images and identities in a finding.
+/// `item`: an image or identity in a finding.
 ItemKey key_of(const nlohmann::json& item);
 
-/// Returns the image and the images that the finding would change.
+/// Returns the finding's `image` or `images`, which it changes.
 std::vector<nlohmann::json> suspected_images(const ReviewedFinding& finding);
 
 /// Reads findings with or without decisions, in the order of the file. Throws InputError that names

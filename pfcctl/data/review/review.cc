@@ -58,7 +58,7 @@ ReviewedSet reviewed_set(const fs::path& path) {
 }
 
 /// Throws InputError if an image or identity of the finding is not in its set. `identity`: that of
-/// an image, otherwise null.
+/// an image; null for an identity.
 void expect_item(const ReviewedSets& sets, const ReviewedFinding& f, const json& item,
                  const json& identity) {
   const auto [test, number] = key_of(item);
@@ -68,19 +68,26 @@ void expect_item(const ReviewedSets& sets, const ReviewedFinding& f, const json&
                                                          const auto& expected) {
     if (ok) return;
     throw InputError(fmt::format(
-        "{}: {} {}: found {}, expected {}; {} is not the data set that was cleaned", f.where,
+        "{}: {} {}: found {}, expected {}; {} is not the data set of the findings", f.where,
         identity.is_null() ? "label" : "row", number, found, expected, path.string()));
   };
   const DatasetInfo& info = dataset->info();
   const std::int64_t end = identity.is_null() ? info.classes : info.images;
   expect(number >= 0 && number < end, counted(end, identity.is_null() ? "label" : "row"), "more");
-  if (identity.is_null()) return;
   const std::string told = item.value("name", "");
+  if (identity.is_null()) {
+    const std::string own = one_line(dataset->identity(number));
+    return expect(told.empty() || own.empty() || own == one_line(told), own, one_line(told));
+  }
   expect(told.empty() || has_name(*dataset, path, number, told), one_line(dataset->name(number)),
          one_line(told));
-  ImageBuffer buffer;
-  const std::int64_t label = dataset->label(number, buffer);
-  expect(label == key_of(identity).second, fmt::format("label {}", label), key_of(identity).second);
+  try {
+    ImageBuffer buffer;
+    const std::int64_t label = dataset->label(number, buffer);
+    expect(label == key_of(identity).second, fmt::format("label {}", label),
+           key_of(identity).second);
+  } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): the page says so
+  }
 }
 
 void expect_same_sets(const ReviewedSets& sets, const ReviewedFinding& f) {
@@ -116,7 +123,7 @@ class ShownImages {
     }
   }
 
-  /// Returns lists of places in all() under the keys of the finding. The lists of a test set that
+  /// Returns indices into all() for each key of the finding. The lists of a test set that
   /// was not given are empty.
   ordered_json groups_of(const json& finding) {
     ordered_json groups;
@@ -225,8 +232,7 @@ std::string summary(const ReviewOptions& o, std::int64_t findings, std::int64_t 
       fmt::format("{}: {} with {}, {}\n", one_line(o.output.string()), counted(findings, "finding"),
                   counted(images, "image"), byte_size_text(bytes));
   if (left_out > 0) {
-    text += fmt::format("{} with less confidence left out; --limit N shows more\n",
-                        counted(left_out, "finding"));
+    text += fmt::format("{} left out; --limit N shows more\n", counted(left_out, "finding"));
   }
   if (unreadable > 0) text += counted(unreadable, "image") + " cannot be read\n";
   return text;
@@ -275,7 +281,7 @@ void add_data_review(CLI::App& data) {
   verb->add_option("--against", o->against, "The test set with which it was compared");
   verb->add_option("--out", o->output, "F.html: the page, one file that needs no network")
       ->capture_default_str();
-  verb->add_option("--limit", o->limit, "Shows only the first N findings, the most certain ones")
+  verb->add_option("--limit", o->limit, "Shows only the first N findings of the file")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
       ->capture_default_str();
   verb->footer(

@@ -73,7 +73,7 @@ TEST_F(Overlays, NumberTheImagesThatRemain) {
   EXPECT_THAT(open()->name(1), EndsWith("p1/0.jpg"));
 }
 
-TEST_F(Overlays, ArePartOfTheContentsOfTheData) {
+TEST_F(Overlays, ChangeTheBriefs) {
   const auto contents = [&] { return open()->briefs().back().holds; };
   write_lines("{\"image\": 3, \"label\": 0}\n");
   const std::string before = contents();
@@ -105,7 +105,7 @@ TEST_F(Overlays, RejectMalformedLines) {
       {"{\"image\": 8, \"label\": 2}\n", "line 2: image: expected an integer of 0 .. 7, found 8"},
       {"{\"image\": null, \"label\": 2}\n", "line 2: image: expected an integer of 0 .. 7, found"},
       {"{\"identity\": 4, \"label\": 2}\n", "line 2: identity: expected an integer of 0 .. 3"},
-      {image + image, "line 3: found {\"image\":3,\"label\":2}, expected a larger image than in"},
+      {image + image, "line 3: found {\"image\":3,\"label\":2}, expected image numbers in asc"},
       {image + "{\"image\": 2, \"label\": 2}\n", "line 3: found {"},
       {image + "{\"identity\": 1, \"label\": 2}\n",
        "line 3: found {\"identity\":1,\"label\":2}, expected identities before all images"},
@@ -127,7 +127,7 @@ TEST_F(Overlays, RejectMalformedHeadersAndTruncatedFiles) {
       {"{\"overlay\": 1, \"images\": 0, \"identities\": 4, \"changes\": 0}\n",
        "line 1: images: expected an integer of 1 .. "},
       {kHeader + std::string("\"changes\": 2}\n{\"image\": 3, \"label\": 2}\n"),
-       "found 1 change, expected 2 (\"changes\" in line 1): was the file truncated?"},
+       "found 1 change, expected 2 (\"changes\" in line 1); make the overlay again"},
       {kHeader + std::string("\"changes\": 1}\n{\"image\": 3, \"lab"), "line 2:1:"},
       {kHeader + std::string("\"changes\": 0}\n{\"image\": 3, \"label\": 2}\n"),
        "found 1 change, expected 0"}};
@@ -148,8 +148,8 @@ TEST_F(Overlays, RejectOtherData) {
   ImageBuffer buffer;
   EXPECT_EQ(dataset->label(3, buffer), 1);
   EXPECT_THAT(message_of<InputError>([&] { dataset->label(4, buffer); }),
-              HasSubstr("p2/1.jpg: found label 2, but by " + (folder_ / "o.jsonl").string() +
-                        " no image of this identity remains"));
+              HasSubstr("p2/1.jpg: found label 2, but " + (folder_ / "o.jsonl").string() +
+                        " leaves no image of this identity"));
   std::string all;
   for (int i = 0; i < 8; ++i) all += "{\"image\": " + std::to_string(i) + ", \"label\": null}\n";
   write_lines(all);
@@ -157,7 +157,7 @@ TEST_F(Overlays, RejectOtherData) {
 }
 
 /// Compares with labels that are replaced one by one.
-TEST_F(Overlays, GiveTheLabelsOfASimpleReference) {
+TEST_F(Overlays, MatchASimpleReference) {
   std::mt19937 random(3);
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));

@@ -1,5 +1,5 @@
-// The page of pfcctl data review. #data holds {set, against (a test set was given), sha256 and left_out (a number) of
-// the findings, findings: [{line, decision, groups: {KEY: [image number]}}]}. #images-N holds the images N * 64 to
+// The page of pfcctl data review. #data holds {set, against (a test set was given), sha256 (of the findings), left_out
+// (a number), findings: [{line, decision, groups: {KEY: [image number]}}]}. #images-N holds the images N * 64 to
 // N * 64 + 63, and may be loaded after this script runs. All texts of the data are set as text, never as HTML.
 "use strict";
 
@@ -31,7 +31,7 @@ const EVIDENCE = {
   similarity_to_own: "Mean cosine to the images of its label",
   similarity_to_other: "Mean cosine to the images of the other label",
   cosine_with_nearest_other: "Cosine to the nearest other identity",
-  similarity: "Mean cosine between the images of both",
+  similarity: "Mean cosine of images of both labels",
   similarity_within: "Mean cosine between the images of the second person",
   similarity_between: "Mean cosine to the other images of the label",
   cosine_of_centres: "Cosine between the centres of both",
@@ -57,10 +57,10 @@ const data = JSON.parse(find("data").textContent);
 const findings = data.findings.map((each) => JSON.parse(each.line));
 const key = `pfc-review ${data.sha256} ${findings.length}`;
 let decisions = data.findings.map((each) => each.decision[0] ?? "-");  // of each finding: "a", "r" or "-" (undecided)
-let keeps = true;  // in localStorage
-let saved = true;  // in a file
+let keeps = true;  // localStorage works
+let saved = true;  // no unsaved decisions
 const done = [];  // for undo: lists of [finding, earlier decision]
-let visible = [];  // the findings of the filter
+let visible = [];  // those that match the filter
 let at = 0;  // the finding on the screen
 
 function load() {
@@ -71,6 +71,15 @@ function load() {
   } catch {
     keeps = false;
   }
+}
+
+/** Takes over decisions of another tab. */
+function follow(event) {
+  if (event.key !== key || event.newValue?.length !== findings.length) return;
+  decisions = [...event.newValue];
+  done.length = 0;
+  filter();
+  go(at);
 }
 
 function keep() {
@@ -119,7 +128,7 @@ function certain() {
   return [...findings.keys()].filter((i) => decisions[i] === "-" && isOfKind(i) && findings[i].confidence >= least);
 }
 
-/** Moves to a finding, or to the nearest one of the filter after it. */
+/** Shows this finding, or the next one (else the last) in the filter. */
 function go(i) {
   at = visible.find((each) => each >= i) ?? visible.at(-1) ?? -1;
   show();
@@ -178,7 +187,7 @@ function showProgress() {
   find("accept-all").disabled = number === 0;
   find("kept").textContent = keeps
     ? "This browser keeps your decisions in its local storage, on this device only. Save them to a file to apply them."
-    : "This browser does not keep your decisions: they are lost when you close this page. Save them before.";
+    : "This browser does not keep your decisions: they are lost when you close this page. Save them first.";
   find("kept").dataset.tone = keeps ? "" : "bad";
 }
 
@@ -191,7 +200,7 @@ function group(f, name, images) {
   }));
   if (images.length === 0) {
     row.append(f[name].test && !data.against ? "Name the test set with --against to see its images."
-      : "There are no other images that no finding is about.");
+      : "A finding would change every other image.");
     row.className = "hint";
   }
   const made = element("figure", "group", element("figcaption", "", ...CAPTIONS[name](f)), row);
@@ -261,7 +270,7 @@ function begin() {
   load();
   find("set").textContent = data.set;
   find("left-out").hidden = data.left_out === 0;
-  find("left-out").textContent = `Not on this page and not in the saved file: ${count(data.left_out)} less certain `
+  find("left-out").textContent = `Not on this page and not in the saved file: ${count(data.left_out)} other `
     + "findings. A page with a higher --limit shows more.";
   const option = (value, text) => Object.assign(element("option", "", text), { value });
   const number = (kind) => count(findings.filter((f) => f.kind === kind).length);
@@ -273,7 +282,7 @@ function begin() {
   for (const [id, action] of Object.entries(actions)) find(id).addEventListener("click", action);
   for (const id of ["kind", "state"]) {
     find(id).addEventListener("change", () => {
-      if (!find(id).matches(":focus-visible")) find(id).blur();  // chosen with a pointer: the keys act again
+      if (!find(id).matches(":focus-visible")) find(id).blur();  // after a click: keys decide again
       refilter();
     });
   }
@@ -287,6 +296,7 @@ function begin() {
     event.preventDefault();
     if (!event.repeat || id === "next" || id === "previous") find(id).click();
   });
+  window.addEventListener("storage", follow);
   window.addEventListener("beforeunload", (event) => {
     if (!keeps && !saved) event.preventDefault();
   });

@@ -72,7 +72,7 @@ TEST_F(Findings, AreReadByKind) {
       read(
           R"({"kind": "wrong_label", "action": "move", "decision": "accept", "image": {"row": 3, "name": "fake.rec: record 3"}, "identity": {"label": 3}, "other_identity": {"label": 6}}
 {"kind": "wrong_label", "action": "drop", "decision": "accept", "image": {"row": 3}, "identity": {"label": 3}, "other_identity": {"label": 600, "test": true}}
-{"kind": "duplicate", "action": "drop", "decision": "accept", "image": {"row": 1}, "identity": {"label": 1}, "other_image": {"row": 2}}
+{"kind": "duplicate", "action": "drop", "decision": "accept", "image": {"row": 1}, "identity": {"label": 1}, "other_image": {"row": 2}, "other_identity": {"label": 2}}
 {"kind": "duplicate", "action": "drop", "decision": "accept", "image": {"row": 1}, "identity": {"label": 1}, "other_image": {"row": 99, "name": "x", "test": true}}
 {"kind": "same_person", "action": "merge", "decision": "accept", "identity": {"label": 0}, "other_identity": {"label": 7}}
 {"kind": "two_people", "action": "split", "decision": "accept", "identity": {"label": 4}, "images": [{"row": 4}, {"row": 5}]}
@@ -121,7 +121,13 @@ TEST_F(Findings, AreRejectedIfMalformedOrOfOtherData) {
       {good + R"({"row": 3}, "identity": {"label": 3}})",
        "confidence: expected 0 .. 1, found null"},
       {R"({"kind": "two_people", "action": "split", "identity": {"label": 3}, "images": []})",
-       "images: found an array of 0, expected an array"},
+       "images: found an array of 0, expected a filled array"},
+      {R"({"kind": "duplicate", "action": "drop", "image": {"row": 3}, "identity": {"label": 3}, )"
+       R"("other_image": {"row": 3}, "other_identity": {"label": 3}})",
+       "found image and other_image 3, expected different rows"},
+      {R"({"kind": "duplicate", "action": "drop", "image": {"row": 3}, "identity": {"label": 3}, )"
+       R"("other_image": {"row": 4}, "other_identity": {"label": 5}})",
+       "row 4: found label 4 (fake.rec: record 4), expected 5"},
       {R"({"kind": "leaked", "action": "merge", "identity": {"label": 3}})",
        "found kind \"leaked\" with action \"merge\", expected those of a finding"}};
   for (const auto& [line, expected] : cases) {

@@ -42,7 +42,7 @@ Labels applied(const Overlay& overlay, const Labels& before) {
   return labels;
 }
 
-/// Seven images of 0, 0, 0, 1, 1, 2, 3.
+/// Labels of seven images.
 const Labels kBefore{0, 0, 0, 1, 1, 2, 3};
 
 TEST(Resolve, GivesFinalLabels) {
@@ -87,7 +87,7 @@ TEST(Resolve, CountsWhatChanges) {
   EXPECT_EQ(done.overlay.identities, 4);
 }
 
-TEST(Resolve, NamesIdentitiesOfWhichNoImageRemains) {
+TEST(Resolve, ListsIdentitiesWithoutImages) {
   const auto identities = [](const std::vector<Correction>& corrections, const Labels& labels) {
     std::vector<std::pair<std::int64_t, std::int64_t>> all;
     for (const LabelChange& c : resolve(corrections, labels, 4).overlay.of_identities) {
@@ -166,7 +166,6 @@ class ReferenceResolution {
     return best;
   }
   [[nodiscard]] Labels labels(const std::set<std::int64_t>& skipped) const {
-    std::map<std::int64_t, std::int64_t> of_split;  // number of a new identity by line
     const auto end = std::ssize(all_);
     std::set<std::int64_t> splits;
     for (std::int64_t i = 0; i < std::ssize(before_); ++i) {

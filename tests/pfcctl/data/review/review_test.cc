@@ -105,7 +105,7 @@ TEST_F(Review, ShowsAnIdentityByItsFirstImagesThatNoFindingWouldChange) {
   EXPECT_EQ(page_json(page(), "images-0").size(), 8u) << "each image once";
 }
 
-TEST_F(Review, ShowsBothImagesOfADuplicateAndSomeOfEachOfTwoPeople) {
+TEST_F(Review, ShowsDuplicatesAndBothOfTwoPeople) {
   write({json{{"kind", "duplicate"},
               {"action", "drop"},
               {"confidence", 1},
@@ -190,7 +190,7 @@ TEST_F(Review, ShrinksLargeImagesAndNamesUnreadableOnes) {
   EXPECT_TRUE(images[1][1].is_null());
 }
 
-TEST_F(Review, AcceptsAPageWithoutFindings) {
+TEST_F(Review, WritesAPageWithoutFindings) {
   EXPECT_THAT(write({}), HasSubstr("0 findings with 0 images"));
 }
 
@@ -214,7 +214,7 @@ TEST_F(Review, AcceptsAMovedSet) {
   EXPECT_THAT(write({f}), HasSubstr("1 finding"));
 }
 
-TEST_F(Review, RejectsOtherFiles) {
+TEST_F(Review, RejectsMalformedFindings) {
   json f = stranger(2);
   f["kind"] = "blurred";
   EXPECT_THAT(error_of(f), HasSubstr("line 2: expected a finding of pfcctl data clean"));
