@@ -127,12 +127,15 @@ class SeveralSets(JobTest):
         self.assertIn("was trained on other data", again.stderr)
         planned = self.succeeded(run(BIN / "pfcctl", "plan", "--config", self.folder / "again.json", "--workers", 2))
         self.assertIn(", 7 classes, ", planned.stdout)
+
         def refused(data, *words):
             self.assert_one_line(run(BIN / "pfcctl", "data", "apply", "--findings", findings, "--in", data,
                                      "--overlay", overlay), *words)
         refused(self.data, "overlay.jsonl: exists already", "--force")
+        overlay.write_text("notes")
+        refused(self.data, "overlay.jsonl: found a file that is not an overlay")
         overlay.unlink()
-        refused(rewritten, "reviewed.jsonl: line 1: row 3: found ")
+        refused(rewritten, "reviewed.jsonl: line 1: row 3: found the image")
 
     def test_a_folder_of_people_trains_like_its_packed_copy(self):
         people = self.folder / "people"

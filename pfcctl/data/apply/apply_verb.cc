@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -64,13 +65,15 @@ std::string applied_text(const SelectedFindings& selected, const Resolution& don
   return text;
 }
 
-/// Throws InputError if the overlay would replace the findings or a file of the data set, and,
-/// without --force, any other file.
-void check_overlay_file(const ApplyFlags& flags, const Dataset& dataset) {
-  std::vector<std::filesystem::path> inputs{flags.findings};
-  for (const FileBrief& brief : dataset.briefs()) inputs.push_back(brief.file);
-  expect_not_an_input(flags.overlay, inputs);
-  if (flags.write.replace || !something_at(flags.overlay)) return;
+/// Throws InputError if the overlay would replace another file, or, without --force, an overlay.
+void check_overlay_file(const ApplyFlags& flags) {
+  constexpr std::string_view kBegin = R"({"overlay")";
+  if (!something_at(flags.overlay)) return;
+  if (read_text(flags.overlay, kBegin.size()) != kBegin) {
+    throw InputError(flags.overlay.string() +
+                     ": found a file that is not an overlay; give another name");
+  }
+  if (flags.write.replace) return;
   throw InputError(flags.overlay.string() + ": exists already; give --force to replace it");
 }
 
@@ -86,7 +89,7 @@ void run_apply(const ApplyFlags& flags) {
     expect_images(*dataset, "apply --out");
     prepare_folder(flags.write.in, flags.write.out, flags.write.replace);
   } else {
-    check_overlay_file(flags, *dataset);
+    check_overlay_file(flags);
   }
   const std::vector<std::int64_t> labels = labels_of(*dataset);
   const SelectedFindings selected =

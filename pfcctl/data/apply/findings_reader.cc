@@ -67,7 +67,7 @@ class FindingReader {
     return c;
   }
 
-  /// Returns nothing if there is no decision.
+  /// Returns std::nullopt if the line has no decision.
   [[nodiscard]] std::optional<bool> decision() const {
     constexpr Names<bool, 2> kDecisions{{{"accept", true}, {"reject", false}}};
     std::optional<bool> accepted;
