@@ -153,8 +153,16 @@ class Browser:
         size = self.command("Page.getLayoutMetrics")["cssContentSize"]
         return {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
 
-    def poor_contrasts(self):
-        return self.script(CONTRAST)
+    def assert_legible(self, test):
+        """Fails if a text has a poor contrast, or the page is wider than the screen, on a desktop or a phone."""
+        for scheme in ("light", "dark"):
+            for width, height in ((1360, 900), (390, 844)):
+                with test.subTest(scheme=scheme, width=width):
+                    self.prefer(scheme)
+                    self.size(width, height, mobile=width < 500)
+                    test.assertEqual(self.script(CONTRAST), [])
+                    overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                    self.wait("a page as wide as the screen", lambda: self.script(overflow) <= 0)
 
     def complaints(self):
         """Returns policy violations, script errors, and problems in the console."""

@@ -162,14 +162,7 @@ class PageOfAJob(PageTest):
         self.assertEqual(nameless, [])
 
     def check_texts_are_legible_in_light_and_dark_wide_and_narrow(self):
-        for scheme in ("light", "dark"):
-            for width, height in ((1360, 900), (390, 844)):
-                with self.subTest(scheme=scheme, width=width):
-                    self.browser.prefer(scheme)
-                    self.browser.size(width, height, mobile=width < 500)
-                    self.assertEqual(self.browser.poor_contrasts(), [])
-                    overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-                    self.browser.wait("a page as wide as the screen", lambda: self.browser.script(overflow) <= 0)
+        self.browser.assert_legible(self)
         self.browser.plain()
         self.assert_no_complaints()
 

@@ -147,14 +147,15 @@ class ReviewTest(JobTest):
         self.open_findings()
         self.assert_at("Wrong label", "0 of 6 decided")
         self.browser.script("document.getElementById('more').open = true")
-        for scheme in ("light", "dark"):
-            for width, height in ((1360, 900), (390, 844)):
-                with self.subTest(scheme=scheme, width=width):
-                    self.browser.prefer(scheme)
-                    self.browser.size(width, height, mobile=width < 500)
-                    self.assertEqual(self.browser.poor_contrasts(), [])
-                    wide = "return document.documentElement.scrollWidth"
-                    self.browser.wait("a page as wide as the screen", lambda: self.browser.script(wide) <= width)
+        self.browser.assert_legible(self)
+
+    def test_follows_the_decisions_of_another_tab(self):
+        self.open_findings()
+        self.browser.script("""
+            const key = Object.keys(localStorage).find((each) => each.startsWith("pfc-review"));
+            const newValue = "ar" + localStorage.getItem(key).slice(2);
+            window.dispatchEvent(new StorageEvent("storage", { key, newValue }));""")
+        self.assert_at("Same person", "2 of 6 decided")
 
     def test_warns_if_the_browser_keeps_nothing(self):
         script = self.browser.command("Page.addScriptToEvaluateOnNewDocument", source="""

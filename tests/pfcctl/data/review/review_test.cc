@@ -225,8 +225,19 @@ TEST_F(Review, RejectsMalformedFindings) {
   f.erase("image");
   EXPECT_THAT(error_of(f), HasSubstr("'image' not found"));
   EXPECT_THAT(error_of("text"), HasSubstr("line 2: expected a finding"));
+  f = stranger(2);
+  f["image"] = json::array({f["image"]});
+  EXPECT_THAT(error_of(f), HasSubstr("line 2: expected a finding of pfcctl data clean; image has"));
+  f = stranger(2);
+  f["evidence"] = {{"cosine", "x"}};
+  EXPECT_THAT(error_of(f), HasSubstr("evidence: found cosine that is not a number"));
   EXPECT_THAT(message_of<InputError>([&] { write_text("{"); }),
               HasSubstr("findings.jsonl: line 1"));
+}
+
+TEST_F(Review, ReadsFilesWithAByteOrderMark) {
+  write_text("\xef\xbb\xbf" + stranger(2).dump() + "\n");
+  EXPECT_THAT(rows(groups(0)["image"]), ElementsAre(2));
 }
 
 TEST_F(Review, OverwritesNoInput) {
