@@ -110,22 +110,20 @@ void check_data_sets(const JobConfig& job, const JobOrigin& origin) {
     throw InputError(origin.of(key) + ": " + key + ": " + what);
   };
   const std::size_t sets = job.rec.size();
-  const auto expect_each = [&](const char* key, std::size_t files, const char* none) {
-    if (files == 0 || files == sets) return;
-    fail(key, "found " + std::to_string(files) + " files, expected one for each of the " +
-                  std::to_string(sets) + " data sets of rec; \"\" means that " + none);
+  const auto one_each = [&](const char* key, std::size_t found, const char* what,
+                            const std::string& more) {
+    if (found == 0 || found == sets) return;
+    fail(key, "found " + std::to_string(found) + what + ", expected one for each of the " +
+                  std::to_string(sets) + " data sets of rec" + more);
   };
-  expect_each("identities", job.identities.size(), "the data set itself has names");
-  expect_each("overlay", job.overlay.size(), "its labels do not change");
+  one_each("identities", job.identities.size(), " files",
+           "; \"\" means that the data set itself has names");
+  one_each("overlay", job.overlay.size(), " files", "; \"\" means that its labels do not change");
+  one_each("head_classes", job.head_classes.size(), " numbers", "");
   for (std::size_t i = 0; i < std::min(job.identities.size(), job.overlay.size()); ++i) {
     if (job.identities[i].empty() || job.overlay[i].empty()) continue;
     fail("identities", "found " + job.identities[i].string() + ", but overlay changes the labels " +
                            "of this data set; name them in identities.txt beside the data");
-  }
-  if (!job.head_classes.empty() && job.head_classes.size() != sets) {
-    fail("head_classes", "found " + std::to_string(job.head_classes.size()) +
-                             " numbers, expected one for each of the " + std::to_string(sets) +
-                             " data sets of rec");
   }
   for (std::size_t i = 1; i < sets && !job.share_identities; ++i) {
     const auto before = job.rec.begin() + static_cast<std::ptrdiff_t>(i);

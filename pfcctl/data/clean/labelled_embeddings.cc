@@ -15,7 +15,7 @@ namespace pfc {
 
 namespace {
 
-/// Rotates a unit vector, so that its cosine with the original is copy.cosine.
+/// Rotates a unit vector. Its cosine with the original is then copy.cosine.
 void turn(const EmbeddingCopy& copy, std::span<float> row) {
   std::vector<float> aside(row.size());
   for (std::size_t i = 0; i < row.size(); ++i) {
