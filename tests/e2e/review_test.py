@@ -23,6 +23,7 @@ class ReviewTest(JobTest):
             ReviewTest.browser = Browser(os.environ, LIMIT)
             unittest.addModuleCleanup(ReviewTest.browser.close)
         self.browser.reset()
+        self.browser.command("Storage.clearDataForOrigin", origin="file://", storageTypes="local_storage")
         self.browser.command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(self.folder))
         self.set = self.copy_of_data("set")
         self.names = [f"Person {i}" for i in range(self.IDENTITIES - 1)] + [HOSTILE]
