@@ -18,7 +18,7 @@
 #include "common/one_line.h"
 #include "data/mapping/overlay.h"
 #include "data/open_dataset.h"
-#include "pfcctl/data/apply/findings_reader.h"
+#include "pfcctl/data/apply/corrections.h"
 #include "pfcctl/data/apply/resolution.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
@@ -82,7 +82,9 @@ void run_apply(const ApplyFlags& flags) {
     throw InputError("pfcctl data apply: found neither --overlay nor --out, expected one of them");
   }
   const TimePoint start = Clock::now();
-  auto dataset = open_dataset({.rec = flags.write.in, .doing = end_at_interrupt});
+  SetsOfFindings sets{.cleaned = {.path = flags.write.in}};
+  std::unique_ptr<Dataset>& dataset = sets.cleaned.dataset;
+  dataset = open_dataset({.rec = flags.write.in, .doing = end_at_interrupt});
   expect_one_label(*dataset, "pfcctl data apply");
   check_classes(dataset->info(), flags.write.in);
   if (flags.overlay.empty()) {
@@ -91,16 +93,15 @@ void run_apply(const ApplyFlags& flags) {
   } else {
     check_overlay_file(flags);
   }
-  const std::vector<std::int64_t> labels = labels_of(*dataset);
-  const SelectedFindings selected =
-      read_findings(flags.findings, *dataset, flags.write.in, labels, flags.min_confidence);
+  sets.cleaned.labels = labels_of(*dataset);
+  const SelectedFindings selected = select_findings(flags.findings, sets, flags.min_confidence);
   if (selected.corrections.empty()) {
     throw InputError(
         fmt::format("{}: found nothing to apply: {}; accept findings, or give {} --min-confidence",
                     flags.findings.string(), skipped_text(selected, flags),
                     flags.min_confidence ? "a lower" : "a"));
   }
-  Resolution done = resolve(selected.corrections, labels, dataset->info().classes);
+  Resolution done = resolve(selected.corrections, sets.cleaned.labels, dataset->info().classes);
   done.overlay.file = flags.overlay.empty() ? flags.findings : flags.overlay;
   const auto changed = overlaid(std::move(dataset), done.overlay);
   if (flags.overlay.empty()) {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "data/mapping/overlay.h"
-#include "pfcctl/data/apply/findings_reader.h"
+#include "pfcctl/data/apply/corrections.h"
 
 namespace pfc {
 

@@ -7,10 +7,13 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <map>
 #include <memory>
-#include <set>
+#include <nlohmann/json.hpp>
 #include <span>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "common/byte_size.h"
@@ -18,6 +21,7 @@
 #include "common/counted.h"
 #include "common/error.h"
 #include "common/files/regular_file.h"
+#include "common/files/sha256.h"
 #include "common/one_line.h"
 #include "common/ordered_work.h"
 #include "data/damaged_image.h"
@@ -25,9 +29,8 @@
 #include "data/images/jpeg_encoder.h"
 #include "data/open_dataset.h"
 #include "data/records/writing/buffered_file.h"
-#include "pfcctl/data/clean/findings_file.h"
+#include "pfcctl/data/findings/findings_reader.h"
 #include "pfcctl/data/progress.h"
-#include "pfcctl/data/review/findings.h"
 #include "pfcctl/data/review/page.h"
 #include "pfcctl/data/verbs.h"
 #include "pfcctl/data/writing.h"
@@ -37,133 +40,85 @@ namespace pfc {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using namespace std::string_view_literals;
 using nlohmann::ordered_json;
 
 constexpr std::size_t kShownOfIdentity = 4;
 constexpr std::int64_t kLongestSide = 224;  // larger images are shrunk; the page shows 112 pixels
 constexpr int kShrunkQuality = 85;
 
-struct ReviewedSet {
-  fs::path path;
-  std::unique_ptr<Dataset> dataset;  ///< nullptr: not given
-};
-using ReviewedSets = std::array<ReviewedSet, 2>;  // the second one is the test set
-
-ReviewedSet reviewed_set(const fs::path& path) {
+SetOfFindings set_of_findings(const fs::path& path) {
   if (path.empty()) return {};
   auto dataset = open_dataset({.rec = path});
   expect_labelled_images(*dataset, "review");
-  return {path, std::move(dataset)};
+  std::vector<std::int64_t> labels = labels_of(*dataset);
+  return {.path = path, .dataset = std::move(dataset), .labels = std::move(labels)};
 }
 
-/// Throws InputError if an image or identity of the finding is not in its set. `identity`: that of
-/// an image; null for an identity.
-void expect_item(const ReviewedSets& sets, const ReviewedFinding& f, const json& item,
-                 const json& identity) {
-  const auto [test, number] = key_of(item);
-  const auto& [path, dataset] = sets.at(test ? 1 : 0);
-  if (dataset == nullptr) return;
-  const auto expect = [&, number = number, &path = path](bool ok, const auto& found,
-                                                         const auto& expected) {
-    if (ok) return;
-    throw InputError(fmt::format(
-        "{}: {} {}: found {}, expected {}; {} is not the data set of the findings", f.where,
-        identity.is_null() ? "label" : "row", number, found, expected, path.string()));
-  };
-  const DatasetInfo& info = dataset->info();
-  const std::int64_t end = identity.is_null() ? info.classes : info.images;
-  expect(number >= 0 && number < end, counted(end, identity.is_null() ? "label" : "row"), "more");
-  const std::string told = item.value("name", "");
-  if (identity.is_null()) {
-    const std::string own = one_line(dataset->identity(number));
-    return expect(told.empty() || own.empty() || own == one_line(told), own, one_line(told));
-  }
-  expect(told.empty() || has_name(*dataset, path, number, told), one_line(dataset->name(number)),
-         one_line(told));
-  try {
-    ImageBuffer buffer;
-    const std::int64_t label = dataset->label(number, buffer);
-    expect(label == key_of(identity).second, fmt::format("label {}", label),
-           key_of(identity).second);
-  } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): the page says so
-  }
-}
-
-void expect_same_sets(const ReviewedSets& sets, const ReviewedFinding& f) {
-  const json& values = f.values;
-  for (const char* key : {"identity", "other_identity"}) {
-    if (values.contains(key)) expect_item(sets, f, values[key], nullptr);
-  }
-  for (const json& image : suspected_images(f)) expect_item(sets, f, image, values["identity"]);
-  if (values.contains("other_image")) {
-    expect_item(sets, f, values["other_image"], values["other_identity"]);
-  }
+/// Returns the finding's `image` or `images`, which it changes.
+std::span<const std::int64_t> suspected_images(const Finding& f) {
+  if (f.image >= 0) return {&f.image, 1};
+  return f.images;
 }
 
 /// The images of the page, in the order of their first use.
 class ShownImages {
  public:
-  /// Reads all labels. `shown`: the number of findings on the page, which are the first ones.
-  /// Borrows `sets`.
-  ShownImages(const ReviewedSets& sets, std::span<const ReviewedFinding> findings,
-              std::size_t shown)
+  /// `shown`: the number of findings on the page, which are the first ones. Borrows `sets`.
+  ShownImages(const SetsOfFindings& sets, std::span<const ReadFinding> findings, std::size_t shown)
       : sets_(sets) {
-    std::set<ItemKey> suspected;
-    for (const ReviewedFinding& f : findings) {
-      for (const json& image : suspected_images(f)) suspected.insert(key_of(image));
+    std::unordered_set<std::int64_t> suspected;
+    for (const ReadFinding& read : findings) {
+      for (const std::int64_t image : suspected_images(read.finding)) suspected.insert(image);
     }
-    for (const ReviewedFinding& f : findings.first(shown)) {
-      for (const char* key : {"identity", "other_identity"}) {
-        if (f.values.contains(key)) identities_[key_of(f.values[key])];
-      }
+    for (const ReadFinding& read : findings.first(shown)) {
+      identities_[read.finding.identity];
+      identities_[read.finding.other_identity];
     }
-    for (const bool test : {false, true}) {
-      if (sets.at(test ? 1 : 0).dataset) read_labels(test, suspected);
-    }
+    choose_images(sets.cleaned, 0, 0, suspected);
+    choose_images(sets.test, sets.first_test_image(), sets.first_test_identity(), suspected);
   }
 
-  /// Returns indices into all() for each key of the finding. The lists of a test set that
-  /// was not given are empty.
-  ordered_json groups_of(const json& finding) {
+  /// Returns indices into all() for each item of the finding. The lists of a test set that was not
+  /// given are empty.
+  ordered_json groups_of(const Finding& f) {
     ordered_json groups;
-    for (const char* key : {"image", "images", "other_image"}) {
-      if (!finding.contains(key)) continue;
-      const json& value = finding[key];
-      std::vector<ItemKey> images;
-      for (const json& image : value.is_array() ? value : json::array({value})) {
-        if (images.size() < kShownOfIdentity) images.push_back(key_of(image));
-      }
-      groups[key] = places_of(images);
-    }
-    for (const char* key : {"identity", "other_identity"}) {
-      if (!finding.contains(key) || finding["kind"] == "duplicate") continue;
-      groups[key] = places_of(identities_.at(key_of(finding[key])));
+    const auto add_images = [&](const char* key, std::span<const std::int64_t> images) {
+      if (images.empty()) return;
+      groups[key] = places_of(images.first(std::min(images.size(), kShownOfIdentity)));
+    };
+    const auto add_identity = [&](const char* key, std::int64_t identity) {
+      if (identity >= 0) groups[key] = places_of(identities_.at(identity));
+    };
+    add_images(f.image >= 0 ? "image" : "images", suspected_images(f));
+    if (f.kind == FindingKind::kDuplicate) {
+      add_images("other_image", {&f.other_image, 1});
+    } else {
+      add_identity("identity", f.identity);
+      add_identity("other_identity", f.other_identity);
     }
     return groups;
   }
-  [[nodiscard]] const std::vector<ItemKey>& all() const { return all_; }
+  [[nodiscard]] const std::vector<std::int64_t>& all() const { return all_; }
 
  private:
-  void read_labels(bool test, const std::set<ItemKey>& suspected) {
-    const Dataset& dataset = *sets_.at(test ? 1 : 0).dataset;
-    Progress progress("reading labels", "images");
-    ImageBuffer buffer;
-    for (std::int64_t i = 0; i < dataset.info().images; ++i) {
-      progress.show(i + 1, dataset.info().images);
-      try {
-        const auto of = identities_.find({test, dataset.label(i, buffer)});
-        if (of == identities_.end() || of->second.size() == kShownOfIdentity) continue;
-        if (!suspected.contains({test, i})) of->second.emplace_back(test, i);
-      } catch (const DamagedImage&) {  // NOLINT(bugprone-empty-catch): it cannot be shown
-      }
+  /// Chooses images of the identities to show. The set's images and identities begin at
+  /// `first_image` and `first_identity`.
+  void choose_images(const SetOfFindings& set, std::int64_t first_image,
+                     std::int64_t first_identity,
+                     const std::unordered_set<std::int64_t>& suspected) {
+    for (std::int64_t row = 0; row < std::ssize(set.labels); ++row) {
+      const std::int64_t label = set.labels[static_cast<std::size_t>(row)];
+      const auto of = identities_.find(first_identity + label);
+      if (label < 0 || of == identities_.end() || of->second.size() == kShownOfIdentity) continue;
+      if (!suspected.contains(first_image + row)) of->second.push_back(first_image + row);
     }
   }
 
-  ordered_json places_of(std::span<const ItemKey> images) {
+  ordered_json places_of(std::span<const std::int64_t> images) {
     ordered_json places = ordered_json::array();
-    for (const ItemKey& image : images) {
-      if (sets_.at(image.first ? 1 : 0).dataset == nullptr) continue;
+    for (const std::int64_t image : images) {
+      if (image >= sets_.first_test_image() && sets_.test.dataset == nullptr) continue;
       const auto [place, is_new] = places_.emplace(image, all_.size());
       if (is_new) all_.push_back(image);
       places.push_back(place->second);
@@ -171,10 +126,11 @@ class ShownImages {
     return places;
   }
 
-  const ReviewedSets& sets_;
-  std::map<ItemKey, std::vector<ItemKey>> identities_;  // images that no finding would change
-  std::vector<ItemKey> all_;
-  std::map<ItemKey, std::size_t> places_;  // in all_
+  const SetsOfFindings& sets_;
+  /// Images that no finding would change, by identity.
+  std::unordered_map<std::int64_t, std::vector<std::int64_t>> identities_;
+  std::vector<std::int64_t> all_;
+  std::unordered_map<std::int64_t, std::size_t> places_;  // in all_
 };
 
 /// Returns the address of an image that browsers can show.
@@ -195,8 +151,8 @@ std::string address_of(ImageDecoder& decoder, std::span<const std::byte> encoded
 }
 
 /// Writes the images, shows progress, and returns the number of those that cannot be read.
-std::int64_t write_images(BufferedFile& out, const ReviewedSets& sets,
-                          const std::vector<ItemKey>& images, Progress& progress) {
+std::int64_t write_images(BufferedFile& out, const SetsOfFindings& sets,
+                          const std::vector<std::int64_t>& images, Progress& progress) {
   std::atomic<std::int64_t> unreadable = 0;
   const auto n = std::ssize(images);
   const auto end_of = [&](std::int64_t block) { return std::min(n, (block + 1) * kImagesInBlock); };
@@ -207,8 +163,10 @@ std::int64_t write_images(BufferedFile& out, const ReviewedSets& sets,
         ImageBuffer buffer;
         ordered_json entries = ordered_json::array();
         for (std::int64_t i = block * kImagesInBlock; i < end_of(block); ++i) {
-          const auto [test, row] = images[static_cast<std::size_t>(i)];
-          const Dataset& dataset = *sets.at(test ? 1 : 0).dataset;
+          const std::int64_t image = images[static_cast<std::size_t>(i)];
+          const bool test = image >= sets.first_test_image();
+          const Dataset& dataset = test ? *sets.test.dataset : *sets.cleaned.dataset;
+          const std::int64_t row = image - (test ? sets.first_test_image() : 0);
           const std::string name = one_line(dataset.name(row));
           try {
             entries.push_back({name, address_of(decoder, dataset.read(row, buffer).encoded)});
@@ -224,6 +182,21 @@ std::int64_t write_images(BufferedFile& out, const ReviewedSets& sets,
         progress.show(end_of(block), n);
       });
   return unreadable;
+}
+
+std::string_view decision_text(const ReadFinding& f) {
+  return !f.accepted ? "" : *f.accepted ? "accept" : "reject";
+}
+
+/// Pages with the same findings and decisions share what a browser keeps.
+std::string checksum_of(std::span<const ReadFinding> findings) {
+  Sha256 sum;
+  for (const ReadFinding& f : findings) {
+    for (const std::string_view part : {std::string_view(f.text), decision_text(f), "\n"sv}) {
+      sum.update(std::as_bytes(std::span(part)));
+    }
+  }
+  return sum.finish();
 }
 
 std::string summary(const ReviewOptions& o, std::int64_t findings, std::int64_t left_out,
@@ -245,21 +218,21 @@ std::string write_review(const ReviewOptions& o) {
     throw InputError("--out " + o.output.string() + ": expected a file name that ends with .html");
   }
   expect_not_an_input(o.output, std::array{o.findings, o.in, o.against});
-  const FindingsFile file = findings_to_review(o.findings);
-  const ReviewedSets sets{reviewed_set(o.in), reviewed_set(o.against)};
-  for (const ReviewedFinding& f : file.findings) expect_same_sets(sets, f);
+  const SetsOfFindings sets{set_of_findings(o.in), set_of_findings(o.against)};
+  std::vector<ReadFinding> findings;
+  read_findings(o.findings, sets, [&](ReadFinding read) { findings.push_back(std::move(read)); });
 
-  const auto all = std::ssize(file.findings), shown = std::min(all, o.limit);
-  ShownImages images(sets, file.findings, static_cast<std::size_t>(shown));
+  const auto all = std::ssize(findings), shown = std::min(all, o.limit);
+  ShownImages images(sets, findings, static_cast<std::size_t>(shown));
   ordered_json data{{"set", one_line(o.in.string())},
                     {"against", !o.against.empty()},
-                    {"sha256", file.sha256},
+                    {"sha256", checksum_of(findings)},
                     {"left_out", all - shown},
                     {"findings", ordered_json::array()}};
-  for (const ReviewedFinding& f : std::span(file.findings).first(static_cast<std::size_t>(shown))) {
-    data["findings"].push_back({{"line", f.line},
-                                {"decision", f.values.value("decision", "")},
-                                {"groups", images.groups_of(f.values)}});
+  for (const ReadFinding& f : std::span(findings).first(static_cast<std::size_t>(shown))) {
+    data["findings"].push_back({{"line", f.text},
+                                {"decision", decision_text(f)},
+                                {"groups", images.groups_of(f.finding)}});
   }
   Progress progress("reading", "images");  // an interrupt removes what was written
   BufferedFile out(o.output);

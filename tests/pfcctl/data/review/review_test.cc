@@ -199,10 +199,11 @@ TEST_F(Review, RejectsFindingsOfAnotherSet) {
   f["image"]["name"] = "elsewhere/train.rec: record 3 (offset 8)";
   EXPECT_THAT(error_of(f), AllOf(HasSubstr("findings.jsonl: line 2: row 2: found "),
                                  HasSubstr("train.rec: record 3 (offset "),
-                                 HasSubstr("expected elsewhere/train.rec: record 3 (offset 8)")));
-  EXPECT_THAT(error_of(wrong_label(4, 0, 2)), HasSubstr("row 4: found label 1, expected 0"));
-  EXPECT_THAT(error_of(stranger(20)), HasSubstr("label 5: found 5 labels, expected more"));
-  EXPECT_THAT(error_of(wrong_label(20, 0, 1)), HasSubstr("row 20: found 20 rows, expected more"));
+                                 HasSubstr("expected 'elsewhere/train.rec: record 3 (offset 8)'")));
+  EXPECT_THAT(error_of(wrong_label(4, 0, 2)), HasSubstr("row 4: found label 1 ("));
+  EXPECT_THAT(error_of(stranger(20)), HasSubstr("label: expected an integer of 0 .. 4, found 5"));
+  EXPECT_THAT(error_of(wrong_label(20, 0, 1)),
+              HasSubstr("row: expected an integer of 0 .. 19, found 20"));
   EXPECT_FALSE(std::filesystem::exists(options_.output));
 }
 
@@ -217,22 +218,27 @@ TEST_F(Review, AcceptsAMovedSet) {
 TEST_F(Review, RejectsMalformedFindings) {
   json f = stranger(2);
   f["kind"] = "blurred";
-  EXPECT_THAT(error_of(f), HasSubstr("line 2: expected a finding of pfcctl data clean"));
-  f = stranger(2);
-  f["decision"] = "perhaps";
-  EXPECT_THAT(error_of(f), HasSubstr("line 2: expected a finding"));
-  f = stranger(2);
-  f.erase("image");
-  EXPECT_THAT(error_of(f), HasSubstr("'image' not found"));
-  EXPECT_THAT(error_of("text"), HasSubstr("line 2: expected a finding"));
-  f = stranger(2);
-  f["image"] = json::array({f["image"]});
-  EXPECT_THAT(error_of(f), HasSubstr("line 2: expected a finding of pfcctl data clean; image has"));
-  f = stranger(2);
-  f["evidence"] = {{"cosine", "x"}};
-  EXPECT_THAT(error_of(f), HasSubstr("evidence: found cosine that is not a number"));
-  EXPECT_THAT(message_of<InputError>([&] { write_text("{"); }),
-              HasSubstr("findings.jsonl: line 1"));
+  EXPECT_THAT(error_of(f), HasSubstr("findings.jsonl: line 2: found kind \"blurred\""));
+}
+
+TEST_F(Review, RejectsFindingsOfAnotherTestSet) {
+  const FaceFolder test{.folder = folder_ / "test", .identities = 2, .images_per_identity = 2};
+  std::filesystem::create_directory(test.folder);
+  write_insightface(test);
+  options_.against = test.folder;
+  json f{{"kind", "duplicate"},
+         {"action", "drop"},
+         {"confidence", 1},
+         {"image", image_json(9)},
+         {"identity", identity_json(2)},
+         {"other_image", {{"row", 3}, {"test", true}}},
+         {"other_identity", {{"label", 0}, {"test", true}}}};
+  EXPECT_THAT(error_of(f), AllOf(HasSubstr("line 2: row 3 of the test set: found label 1 ("),
+                                 HasSubstr("expected 0; give --against the test set")));
+  f["other_identity"]["label"] = 1;
+  EXPECT_THAT(write({f}), HasSubstr("1 finding with 2 images"));
+  f["other_image"]["row"] = 4;
+  EXPECT_THAT(error_of(f), HasSubstr("other_image: row: expected an integer of 0 .. 3, found 4"));
 }
 
 TEST_F(Review, ReadsFilesWithAByteOrderMark) {

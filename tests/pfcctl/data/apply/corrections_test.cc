@@ -1,4 +1,4 @@
-#include "pfcctl/data/apply/findings_reader.h"
+#include "pfcctl/data/apply/corrections.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,16 +23,25 @@ using ::testing::HasSubstr;
 /// Findings about 8 images, each of its own identity.
 class Findings : public ::testing::Test {
  protected:
-  Findings() : labels_(8) { std::iota(labels_.begin(), labels_.end(), 0); }
+  Findings() {
+    sets_.cleaned = {
+        .path = {}, .dataset = std::make_unique<FakeDataset>(8), .labels = labels_of(8)};
+  }
+
+  static std::vector<std::int64_t> labels_of(std::int64_t images) {
+    std::vector<std::int64_t> labels(static_cast<std::size_t>(images));
+    std::iota(labels.begin(), labels.end(), 0);
+    return labels;
+  }
 
   SelectedFindings read(const std::string& lines, std::optional<double> min_confidence = {}) {
     write_file(folder_ / "f.jsonl", lines);
-    return read_findings(folder_ / "f.jsonl", dataset_, "", labels_, min_confidence);
+    return select_findings(folder_ / "f.jsonl", sets_, min_confidence);
   }
   std::string refusal(const std::string& line) {
     return message_of<InputError>([&] { (void)read(line, 0.5); });
   }
-  /// A stranger, with more members.
+  /// A stranger, with more members, which include its confidence.
   static std::string stranger(int image, const std::string& more) {
     const std::string row = std::to_string(image);
     return R"({"kind": "stranger", "action": "drop", "image": {"row": )" + row +
@@ -40,8 +49,7 @@ class Findings : public ::testing::Test {
   }
 
   const TemporaryFolder folder_;
-  const FakeDataset dataset_{8};
-  std::vector<std::int64_t> labels_;
+  SetsOfFindings sets_;
 };
 
 TEST_F(Findings, AreSelectedByDecisionAndConfidence) {
@@ -67,16 +75,16 @@ TEST_F(Findings, AreSelectedByDecisionAndConfidence) {
 }
 
 TEST_F(Findings, AreReadByKind) {
-  labels_[5] = 4;
+  sets_.cleaned.labels[5] = 4;
   const auto corrections =
       read(
-          R"({"kind": "wrong_label", "action": "move", "decision": "accept", "image": {"row": 3, "name": "fake.rec: record 3"}, "identity": {"label": 3}, "other_identity": {"label": 6}}
-{"kind": "wrong_label", "action": "drop", "decision": "accept", "image": {"row": 3}, "identity": {"label": 3}, "other_identity": {"label": 600, "test": true}}
-{"kind": "duplicate", "action": "drop", "decision": "accept", "image": {"row": 1}, "identity": {"label": 1}, "other_image": {"row": 2}, "other_identity": {"label": 2}}
-{"kind": "duplicate", "action": "drop", "decision": "accept", "image": {"row": 1}, "identity": {"label": 1}, "other_image": {"row": 99, "name": "x", "test": true}}
-{"kind": "same_person", "action": "merge", "decision": "accept", "identity": {"label": 0}, "other_identity": {"label": 7}}
-{"kind": "two_people", "action": "split", "decision": "accept", "identity": {"label": 4}, "images": [{"row": 4}, {"row": 5}]}
-{"kind": "leaked", "action": "drop", "decision": "accept", "identity": {"label": 2}, "other_identity": {"label": 0, "test": true}})")
+          R"({"kind": "wrong_label", "action": "move", "confidence": 1, "decision": "accept", "image": {"row": 3, "name": "fake.rec: record 3"}, "identity": {"label": 3}, "other_identity": {"label": 6}}
+{"kind": "wrong_label", "action": "drop", "confidence": 1, "decision": "accept", "image": {"row": 3}, "identity": {"label": 3}, "other_identity": {"label": 600, "test": true}}
+{"kind": "duplicate", "action": "drop", "confidence": 1, "decision": "accept", "image": {"row": 1}, "identity": {"label": 1}, "other_image": {"row": 2}, "other_identity": {"label": 2}}
+{"kind": "duplicate", "action": "drop", "confidence": 1, "decision": "accept", "image": {"row": 1}, "identity": {"label": 1}, "other_image": {"row": 99, "name": "x", "test": true}, "other_identity": {"label": 9, "test": true}}
+{"kind": "same_person", "action": "merge", "confidence": 1, "decision": "accept", "identity": {"label": 0}, "other_identity": {"label": 7}}
+{"kind": "two_people", "action": "split", "confidence": 1, "decision": "accept", "identity": {"label": 4}, "images": [{"row": 4}, {"row": 5}]}
+{"kind": "leaked", "action": "drop", "confidence": 1, "decision": "accept", "identity": {"label": 2}, "other_identity": {"label": 0, "test": true}})")
           .corrections;
   using enum CorrectionKind;
   ASSERT_EQ(corrections.size(), 7u);
@@ -88,12 +96,12 @@ TEST_F(Findings, AreReadByKind) {
         << "line " << i + 1;
   };
   is(0, kMove, 3, -1, 3, 6);
-  is(1, kDrop, 3, -1, 3, -1);
-  is(2, kDropDuplicate, 1, 2, 1, -1);
-  is(3, kDropDuplicate, 1, -1, 1, -1);
+  is(1, kDrop, 3, -1, 3, 608);
+  is(2, kDropDuplicate, 1, 2, 1, 2);
+  is(3, kDropDuplicate, 1, -1, 1, 17);
   is(4, kMerge, -1, -1, 0, 7);
   is(5, kSplit, -1, -1, 4, -1);
-  is(6, kDropIdentity, -1, -1, 2, -1);
+  is(6, kDropIdentity, -1, -1, 2, 8);
   EXPECT_THAT(corrections[5].images, ElementsAre(4, 5));
 }
 
@@ -114,7 +122,7 @@ TEST_F(Findings, AreRejectedIfMalformedOrOfOtherData) {
        "row 3: found the image 'fake.rec: record 3', expected 'a/3.jpg'; give --in"},
       {good + R"({"row": 3, "test": true}, "identity": {"label": 3}})",
        "image: found one of the test set, which never changes"},
-      {good + R"({"row": 3}, "identity": {"label": 3}, "decision": "accpt"})",
+      {good + R"({"row": 3}, "identity": {"label": 3}, "confidence": 1, "decision": "accpt"})",
        "decision: expected \"accept\" or \"reject\", found \"accpt\""},
       {good + R"({"row": 3}, "identity": {"label": 3}, "confidence": 2})",
        "confidence: expected 0 .. 1, found 2"},
@@ -129,7 +137,10 @@ TEST_F(Findings, AreRejectedIfMalformedOrOfOtherData) {
        R"("other_image": {"row": 4}, "other_identity": {"label": 5}})",
        "row 4: found label 4 (fake.rec: record 4), expected 5"},
       {R"({"kind": "leaked", "action": "merge", "identity": {"label": 3}})",
-       "found kind \"leaked\" with action \"merge\", expected those of a finding"}};
+       "found kind \"leaked\" with action \"merge\", expected those of a finding"},
+      {good +
+           R"({"row": 3}, "identity": {"label": 3}, "confidence": 1, "evidence": {"cosine": "x"}})",
+       "evidence: cosine: found \"x\" (string), expected a number"}};
   for (const auto& [line, expected] : cases) {
     EXPECT_THAT(refusal(line), HasSubstr((folder_ / "f.jsonl").string() + ": line 1")) << line;
     EXPECT_THAT(refusal(line), HasSubstr(expected)) << line;
@@ -139,12 +150,13 @@ TEST_F(Findings, AreRejectedIfMalformedOrOfOtherData) {
 TEST_F(Findings, MayNameManyImages) {
   std::string images = R"({"row": 3})";
   for (int i = 0; i < 5000; ++i) images += R"(, {"row": 3})";
-  EXPECT_EQ(read(R"({"kind": "two_people", "action": "split", "decision": "accept", "identity": )"
-                 R"({"label": 3}, "images": [)" +
-                 images + "]}")
-                .corrections[0]
-                .images.size(),
-            5001u);
+  EXPECT_EQ(
+      read(R"({"kind": "two_people", "action": "split", "decision": "accept", "confidence": 1, )"
+           R"("identity": {"label": 3}, "images": [)" +
+           images + "]}")
+          .corrections[0]
+          .images.size(),
+      5001u);
 }
 
 }  // namespace

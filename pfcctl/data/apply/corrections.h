@@ -1,13 +1,12 @@
-// Reads the findings of pfcctl data clean, also after a review (docs/cleaning.md).
+// What accepted findings change (docs/cleaning.md).
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <vector>
 
-#include "data/dataset.h"
+#include "pfcctl/data/findings/findings_reader.h"
 
 namespace pfc {
 
@@ -20,7 +19,7 @@ enum class CorrectionKind {
   kSplit,          ///< `images` are a new identity
 };
 
-/// What a finding changes. Members that its kind does not name are not set.
+/// What a finding changes. Members that its kind does not name are not used.
 struct Correction {
   CorrectionKind kind = CorrectionKind::kMove;
   std::int64_t image = -1;
@@ -37,13 +36,8 @@ struct SelectedFindings {
 };
 
 /// Selects the lines with "decision": "accept", and those without a decision whose confidence is at
-/// least min_confidence, if given. Checks all lines: images and identities must exist in the data
-/// set, images to change must have the label `identity`; names, if given, must match.
-/// `in`: the path of the data set. `labels`: [images], -1 if unknown. Throws InputError that names
-/// file, line and row, what was found and what was expected.
-SelectedFindings read_findings(const std::filesystem::path& file, const Dataset& dataset,
-                               const std::filesystem::path& in,
-                               std::span<const std::int64_t> labels,
-                               std::optional<double> min_confidence);
+/// least min_confidence, if given. Throws like read_findings().
+SelectedFindings select_findings(const std::filesystem::path& file, const SetsOfFindings& sets,
+                                 std::optional<double> min_confidence);
 
 }  // namespace pfc
