@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 namespace pfc {
@@ -73,10 +74,35 @@ Steps plausible(const std::vector<double>& right, const std::vector<double>& fou
   return steps;
 }
 
+double median_of(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
+  return values[values.size() / 2];
+}
+
+/// Returns whether the real wrong labels are more similar to their own identity than planted ones:
+/// the model was trained on them. Images that belong to another identity are surely wrong.
+bool trained_on_errors(const std::vector<Finding>& findings,
+                       const std::vector<JudgedFinding>& judged) {
+  std::vector<double> real, planted;
+  const auto add = [](const Finding& f, std::vector<double>& to) {
+    if (f.kind != FindingKind::kWrongLabel) return;
+    const auto own = std::ranges::find_if(
+        f.evidence, [](const auto& e) { return std::string_view(e.first) == kSimilarityToOwn; });
+    if (own != f.evidence.end()) to.push_back(own->second);
+  };
+  for (const Finding& f : findings) add(f, real);
+  for (const JudgedFinding& j : judged) {
+    if (j.right) add(j.finding, planted);
+  }
+  return std::ssize(real) >= kFewestOfGroup && !planted.empty() &&
+         median_of(std::move(real)) > median_of(std::move(planted));
+}
+
 /// Sets the confidence of the findings for which sets() is true, from those for which counts() is.
+/// `shifts`: the scores of planted errors are reduced until their median is that of the findings.
 template <class Sets, class Counts>
 void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged,
-               const Sets& sets, const Counts& counts) {
+               bool shifts, const Sets& sets, const Counts& counts) {
   std::vector<std::pair<double, bool>> scores;
   std::vector<double> right, found;
   for (const JudgedFinding& j : judged) {
@@ -89,6 +115,10 @@ void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>&
     if (counts(f) && f.kind != FindingKind::kLeaked) found.push_back(f.score);
   }
   if (right.empty()) return;
+  if (shifts && !found.empty()) {
+    const double shift = std::max(0.0, median_of(right) - median_of(found));
+    for (double& score : right) score -= shift;
+  }
   std::ranges::sort(right);
   std::ranges::sort(found);
   const Steps by_judged = fitted(std::move(scores)), by_found = plausible(right, found);
@@ -101,6 +131,7 @@ void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>&
 }  // namespace
 
 void set_confidence(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged) {
+  const bool shifts = trained_on_errors(findings, judged);
   for (std::size_t k = 0; k < kFindingNames.size(); ++k) {
     const auto kind = static_cast<FindingKind>(k);
     const auto of_kind = [&](const Finding& f) { return f.kind == kind; };
@@ -109,9 +140,9 @@ void set_confidence(std::vector<Finding>& findings, const std::vector<JudgedFind
       if (std::ranges::count_if(judged, [&](const JudgedFinding& j) {
             return j.right && of_group(j.finding);
           }) >= kFewestOfGroup) {
-        set_group(findings, judged, of_group, of_group);
+        set_group(findings, judged, shifts, of_group, of_group);
       } else {
-        set_group(findings, judged, of_group, of_kind);
+        set_group(findings, judged, shifts, of_group, of_kind);
       }
     }
   }

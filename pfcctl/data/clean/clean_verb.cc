@@ -55,8 +55,10 @@ void run_clean(const CleanFlags& flags) {
     if (number > 0) text += fmt::format("  {:12} {}\n", kFindingNames[kind], number);
   }
   const CleaningThresholds& t = cleaned.thresholds;
-  text += fmt::format("thresholds: same person {:.3f}, nearest centre {:.3f}, duplicate {:.3f}\n",
-                      t.same, t.nearest, t.duplicate);
+  text += fmt::format(
+      "thresholds: same person {:.3f}, two centres {:.3f}, image and centre {:.3f}, duplicate "
+      "{:.3f}\n",
+      t.same, t.nearest, t.belongs, t.duplicate);
   if (cleaned.damaged > 0) {
     text += fmt::format("{} left out: their embeddings are zero or not finite\n",
                         counted(cleaned.damaged, "image"));

@@ -22,7 +22,8 @@ namespace pfc {
 namespace {
 
 constexpr std::int64_t kCandidates = 4;  // nearest centres of a suspect, compared again exactly
-constexpr std::int64_t kSuspectsAtOnce = 65536;  // embeddings in memory
+constexpr std::int64_t kImagesAtOnce = 65536;    // embeddings in memory
+constexpr std::int64_t kSampledImages = 20'000;  // for thresholds.belongs
 
 /// An image whose similarity to its identity is below thresholds.same, and where it belongs.
 struct Suspect {
@@ -47,6 +48,7 @@ class Finder {
 
   FoundErrors find() {
     find_nearest_identities();
+    set_belongs_threshold();
     find_suspects();
     report_images(report_second_people());
     compare_identities();
@@ -77,6 +79,8 @@ class Finder {
   }
 
   void find_nearest_identities();
+  [[nodiscard]] ClassNeighbours candidates_of(const char* doing, std::span<const float> rows) const;
+  void set_belongs_threshold();
   void find_suspects();
   void find_suspects(std::span<const std::int64_t> images);
   [[nodiscard]] Suspect suspect(std::int64_t image, std::span<const float> row,
@@ -112,14 +116,55 @@ void Finder::find_nearest_identities() {
       if (other >= 0 && (centres_.agreeing(i) == 0 || centres_.agreeing(other) == 0)) other = -1;
     }
     // A test set may have the same people as the other set, so their cosines do not count.
-    const auto others = nearest_.of(i);
-    const auto other = std::ranges::find_if(
-        others, [&](std::int32_t o) { return o >= 0 && labels_.test(o) == labels_.test(i); });
-    if (other != others.end()) {
-      cosines.push_back(inner_product(centres_.of(i), centres_.of(*other)));
+    const bool test = labels_.test(i);
+    std::int64_t before = 0;
+    for (const std::int32_t other : nearest_.of(i)) {
+      if (other < 0 || labels_.test(other) != test || before++ == 0) continue;
+      cosines.push_back(inner_product(centres_.of(i), centres_.of(other)));
+      break;
     }
   }
   if (!cosines.empty()) found_.thresholds.nearest = nearest_threshold(cosines);
+}
+
+ClassNeighbours Finder::candidates_of(const char* doing, std::span<const float> rows) const {
+  const std::size_t d = set_.dimension();
+  Progress progress(doing, "images");
+  return find_nearest(
+      *ops_, *comm_, search_options(kCandidates, progress),
+      [this](RowRange identities, std::span<float> to) { read_centres(identities, to); },
+      {.count = static_cast<std::int64_t>(rows.size() / d),
+       .read = [&](RowRange queries, std::span<float> to) {
+         std::ranges::copy(rows.subspan(static_cast<std::size_t>(queries.begin) * d, to.size()),
+                           to.begin());
+       }});
+}
+
+/// Samples images that agree with their identity.
+void Finder::set_belongs_threshold() {
+  std::vector<std::int64_t> images;
+  const std::int64_t distance = (labels_.images() + kSampledImages - 1) / kSampledImages;
+  for (std::int64_t i = 0; i < labels_.images(); i += distance) {
+    const std::int64_t label = labels_.label(i);
+    if (label >= 0 && !labels_.test(label) && centres_.image(i).agrees) images.push_back(i);
+  }
+  if (images.empty()) return;
+  const std::vector<float> rows = set_.rows(images);
+  const ClassNeighbours near = candidates_of("sampling images", rows);
+  std::vector<double> cosines;
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    std::int64_t before = 0;
+    for (const std::int32_t other : near.of(static_cast<std::int64_t>(i))) {
+      if (other < 0 || other == labels_.label(images[i]) || labels_.test(other) ||
+          centres_.agreeing(other) == 0 || before++ == 0) {
+        continue;
+      }
+      cosines.push_back(inner_product(
+          std::span(rows).subspan(i * set_.dimension(), set_.dimension()), centres_.of(other)));
+      break;
+    }
+  }
+  if (!cosines.empty()) found_.thresholds.belongs = nearest_threshold(cosines);
 }
 
 void Finder::find_suspects() {
@@ -129,24 +174,16 @@ void Finder::find_suspects() {
     if (label < 0 || labels_.test(label)) continue;
     if (centres_.image(i).similarity < found_.thresholds.same) images.push_back(i);
   }
-  for (std::size_t begin = 0; begin < images.size(); begin += kSuspectsAtOnce) {
+  for (std::size_t begin = 0; begin < images.size(); begin += kImagesAtOnce) {
     find_suspects(std::span(images).subspan(
-        begin, std::min<std::size_t>(kSuspectsAtOnce, images.size() - begin)));
+        begin, std::min<std::size_t>(kImagesAtOnce, images.size() - begin)));
   }
 }
 
 void Finder::find_suspects(std::span<const std::int64_t> images) {
   const std::vector<float> rows = set_.rows(images);
   const std::size_t d = set_.dimension();
-  Progress progress("comparing suspected images", "images");
-  const ClassNeighbours candidates = find_nearest(
-      *ops_, *comm_, search_options(kCandidates, progress),
-      [this](RowRange identities, std::span<float> to) { read_centres(identities, to); },
-      {.count = std::ssize(images), .read = [&](RowRange queries, std::span<float> to) {
-         std::ranges::copy(
-             std::span(rows).subspan(static_cast<std::size_t>(queries.begin) * d, to.size()),
-             to.begin());
-       }});
+  const ClassNeighbours candidates = candidates_of("comparing suspected images", rows);
   for (std::size_t i = 0; i < images.size(); ++i) {
     suspects_.push_back(suspect(images[i], std::span(rows).subspan(i * d, d),
                                 candidates.of(static_cast<std::int64_t>(i))));
@@ -165,7 +202,7 @@ Suspect Finder::suspect(std::int64_t image, std::span<const float> row,
       best = other;
     }
   }
-  if (best < 0 || of.cosine < found_.thresholds.nearest) return of;
+  if (best < 0 || of.cosine < found_.thresholds.belongs) return of;
   of.similarity = of.cosine * centres_.length(best);
   if (of.similarity > std::max<double>(found_.thresholds.same, centres_.image(image).similarity)) {
     of.belongs_to = best;
@@ -217,7 +254,7 @@ void Finder::report_images(const std::set<std::int64_t>& second_people) {
                     .other_identity = suspect.belongs_to,
                     .score = belongs ? suspect.similarity - own : -own,
                     .few_images = few_images(label),
-                    .evidence = {{"similarity_to_own", own},
+                    .evidence = {{kSimilarityToOwn, own},
                                  {"cosine_with_nearest_other", suspect.cosine},
                                  {"images_of_identity", size_of(label)}}};
     if (belongs) finding.evidence.emplace_back("similarity_to_other", suspect.similarity);

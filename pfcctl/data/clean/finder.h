@@ -29,6 +29,9 @@ inline constexpr std::size_t kManyImages = 5;
 /// Number of other identities with which the images of an identity are compared one by one.
 inline constexpr std::int64_t kNearestIdentities = 16;
 
+/// The evidence of a wrong label or a stranger: mean cosine to the images of its identity.
+inline constexpr const char* kSimilarityToOwn = "similarity_to_own";
+
 struct Finding {
   FindingKind kind = FindingKind::kWrongLabel;
   std::int64_t image = -1;        ///< wrong label, stranger, duplicate: the image
@@ -57,9 +60,9 @@ struct FoundErrors {
 ///
 /// Memory in bytes, for C identities and N images of D numbers, without findings and `set`: 4 C D +
 /// 150 C + 20 N, the embeddings of an identity for each thread, and about 300 MB. Takes 2 D C (C +
-/// S) operations for the centres, where S is the number of suspected images, and O(n^2 D) for the n
-/// images of an identity at similar angles. `thresholds`: those of image_thresholds(); computes
-/// CleaningThresholds::nearest.
+/// S) operations for the centres, where S is the number of suspected images plus at most 20,000
+/// sampled ones, and O(n^2 D) for the n images of an identity at similar angles. `thresholds`:
+/// those of image_thresholds(); computes `nearest` and `belongs`.
 FoundErrors find_errors(const LabelledEmbeddings& set, const CleaningThresholds& thresholds,
                         int threads);
 

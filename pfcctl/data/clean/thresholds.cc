@@ -63,12 +63,15 @@ double same_threshold(const std::vector<double>& genuine, const std::vector<doub
   return spread > 0 ? (one * spread_of_two + two * spread_of_one) / spread : (one + two) / 2;
 }
 
+double log_angle(double cosine) {
+  constexpr double kLeastAngle = 1e-3;  // float32 does not resolve smaller ones
+  return std::log(std::max(angle_of(cosine), kLeastAngle));
+}
+
 double duplicate_threshold(const std::vector<double>& genuine) {
-  constexpr double kLeast = 0.95, kLeastAngle = 1e-3;  // float32 does not resolve smaller ones
+  constexpr double kLeast = 0.95;
   std::vector<double> angles;
-  for (const double cosine : genuine) {
-    angles.push_back(std::log(std::max(angle_of(cosine), kLeastAngle)));
-  }
+  for (const double cosine : genuine) angles.push_back(log_angle(cosine));
   const double median = quantile_of(angles, 0.5);
   return std::max(kLeast, std::cos(std::exp(median - 6 * (median - quantile_of(angles, 0.16)))));
 }
@@ -94,9 +97,14 @@ CleaningThresholds image_thresholds(const LabelledEmbeddings& set, int threads) 
           .duplicate = duplicate_threshold(of.genuine)};
 }
 
-double nearest_threshold(const std::vector<double>& cosines) {
-  const double median = quantile_of(cosines, 0.5);
-  return median + 4 * (median - quantile_of(cosines, 0.16));
+double nearest_threshold(const std::vector<double>& second) {
+  // Means of Poisson distributions in which a number >= 2 has the probability 0.5 and 0.84, and a
+  // number >= 1 the probability 0.05.
+  constexpr double kMedian = 1.678347, kFar = 3.288524, kNear = 0.05129329;
+  const double median = log_angle(quantile_of(second, 0.5));
+  const double far = log_angle(quantile_of(second, 0.16));
+  const double per_log_mean = (far - median) / std::log(kFar / kMedian);  // 1 / k
+  return std::cos(std::exp(median - per_log_mean * std::log(kMedian / kNear)));
 }
 
 }  // namespace pfc

@@ -16,10 +16,10 @@ struct CleaningThresholds {
   /// Smallest mean cosine of images of one person. Lies between the median cosines of images of one
   /// identity and of two, at the same number of standard deviations from each.
   double same = 0;
-  /// Smallest cosine of two centres of one person. Above the cosines of most centres with their
-  /// nearest other one: median + 4 (median - 16 % quantile), which about 1 % of the people exceed
-  /// if these cosines have the distribution of a maximum (Gumbel's).
-  double nearest = 1;
+  /// Smallest cosines of two centres of one person, and of an image with the centre of the person
+  /// to which it belongs: nearest_threshold() of the centres, and of images that agree with their
+  /// identity.
+  double nearest = 1, belongs = 1;
   /// Smallest cosine of near-duplicates: at least 0.95, and at least cos(m / exp(6 s)), where m is
   /// the median angle between images of one identity, and s the distance from the 16 % quantile to
   /// the median of the angles' logarithms.
@@ -30,7 +30,13 @@ struct CleaningThresholds {
 /// Throws InputError if fewer than kFewestSamples have three images.
 CleaningThresholds image_thresholds(const LabelledEmbeddings& set, int threads);
 
-/// cosines: of each centre with the nearest other centre of the same set. REQUIRES: not empty.
-double nearest_threshold(const std::vector<double>& cosines);
+/// Returns a cosine that about 5 % of the centres (or images) exceed with the nearest centre of
+/// another person. `second`: the cosine of each with the second nearest one, because the nearest
+/// one may be of the same person. REQUIRES: not empty.
+///
+/// Model: the numbers of centres at angles below t to a centre have a Poisson distribution with
+/// mean (t / u)^k; u and k come from the median and the 84 % quantile of the second smallest
+/// angle.
+double nearest_threshold(const std::vector<double>& second);
 
 }  // namespace pfc

@@ -75,6 +75,25 @@ TEST(Confidence, IsLowIfManyFindingsHaveLowScoresAndNoneHasAHighOne) {
   EXPECT_NEAR(confidence_at(0.52, judged, found), 1, 0.02);
 }
 
+TEST(Confidence, ExpectsLowerScoresIfTheModelWasTrainedOnTheErrors) {
+  std::vector<JudgedFinding> judged;
+  std::vector<Finding> found;
+  const auto wrong_label = [](double own) {
+    return Finding{.kind = FindingKind::kWrongLabel,
+                   .score = 0.9 - own,
+                   .evidence = {{kSimilarityToOwn, own}}};
+  };
+  for (int i = 0; i < 100; ++i) judged.push_back({stranger(0.5 + i * 0.005), true});
+  for (int i = 0; i < 100; ++i) found.push_back(stranger(0.2 + i * 0.005));
+  for (int i = 0; i < 40; ++i) judged.push_back({wrong_label(i * 0.001), true});
+  const std::vector<Finding> strangers = found;
+  for (int i = 0; i < 40; ++i) found.push_back(wrong_label(0.1 + i * 0.001));
+  EXPECT_LT(confidence_at(0.4, judged, strangers), 0.3);
+  EXPECT_NEAR(confidence_at(0.4, judged, found), 1, 0.03);
+  for (int i = 0; i < 40; ++i) found.push_back(stranger(0.1 + i * 0.001));
+  EXPECT_LT(confidence_at(0.12, judged, found), 0.8);
+}
+
 TEST(Confidence, IsLowIfFewFindingsWereJudged) {
   EXPECT_NEAR(confidence_at(0.5, {{stranger(0.5), true}}, {}), 2.0 / 3, 1e-9);
 }

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <map>
+#include <random>
 #include <set>
 #include <tuple>
 
@@ -196,6 +199,8 @@ TEST_F(Find, SetsThresholdsBetweenTheDistributions) {
   EXPECT_LT(t.same, 0.65);
   EXPECT_GT(t.nearest, 0.3);
   EXPECT_LT(t.nearest, 0.85);
+  EXPECT_GT(t.belongs, 0.3);
+  EXPECT_LT(t.belongs, 0.85);
   EXPECT_GT(t.duplicate, 0.85);
   EXPECT_LT(t.duplicate, 0.99);
 }
@@ -207,6 +212,38 @@ TEST_F(Find, FailsIfThereAreTooFewPeople) {
   open();
   EXPECT_THAT(message_of<InputError>([&] { find(); }),
               ::testing::HasSubstr("found 29 identities with at least 3 usable images"));
+}
+
+TEST(NearestThreshold, IsExceededByFivePercentAlsoIfManyPeopleHaveTwoIdentities) {
+  for (const std::size_t dimension : {8u, 64u}) {
+    for (const double part_with_two : {0.0, 0.4}) {
+      std::mt19937_64 random(5);
+      std::normal_distribution<float> normal;
+      std::vector<Vector> centres;
+      for (int i = 0; i < 2000; ++i) {
+        Vector centre(dimension);
+        for (float& x : centre) x = normal(random);
+        centres.push_back(unit(centre));
+      }
+      const auto twins = static_cast<std::size_t>(part_with_two * 2000);
+      std::vector<double> second;
+      std::size_t exceeding = 0;
+      std::vector<double> nearest;
+      for (std::size_t i = 0; i < centres.size(); ++i) {
+        std::vector<double> cosines;
+        for (std::size_t j = 0; j < centres.size(); ++j) {
+          if (j != i) cosines.push_back(dot(centres[i], centres[j]));
+        }
+        std::ranges::partial_sort(cosines, cosines.begin() + 2, std::greater<>());
+        nearest.push_back(cosines[0]);
+        second.push_back(cosines[i < twins ? 0 : 1]);  // the twin would come before them
+      }
+      const double threshold = nearest_threshold(second);
+      for (const double cosine : nearest) exceeding += cosine > threshold ? 1 : 0;
+      EXPECT_LE(exceeding, 120u) << dimension << " " << part_with_two;
+      EXPECT_GE(exceeding, part_with_two == 0 ? 50u : 0u) << dimension;
+    }
+  }
 }
 
 /// Finds pairs and single images by exhaustive comparison of all centres and images.
@@ -247,7 +284,7 @@ class Exhaustive {
         const double cosine = dot(nearest->second, row(images[i]));
         const Vector& mean = of_.at(nearest->first).mean;
         const double similarity = cosine * std::sqrt(dot(mean, mean));
-        if (cosine >= t_.nearest && similarity > std::max(own, t_.same)) {
+        if (cosine >= t_.belongs && similarity > std::max(own, t_.same)) {
           found.insert({FindingKind::kWrongLabel, images[i], -1, identity, nearest->first});
         }
       }
