@@ -16,6 +16,7 @@
 #include "data/damaged_image.h"
 #include "data/open_dataset.h"
 #include "pfcctl/data/clean/findings_file.h"
+#include "pfcctl/data/embed/embedding_writer.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/interrupt_guard.h"
 #include "worker/head/row_copy.h"
