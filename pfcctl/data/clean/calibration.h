@@ -20,7 +20,8 @@ namespace pfc {
 ///   how many have lower scores (the zero assumption of local false discovery rates: Efron,
 ///   "Large-scale simultaneous hypothesis testing", 2004, with the roles exchanged). If there are
 ///   more than 1.25 times as many plus two standard deviations, the surplus counts as wrong: images
-///   of low quality, for example. Does not apply to leaked people.
+///   of low quality, for example. Does not apply to leaked people, and to duplicates whose pixels
+///   were compared.
 void set_confidence(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged);
 
 /// Results for planted errors of one kind.

@@ -83,8 +83,15 @@ void add_data_clean(CLI::App& data) {
   verb->add_option("--embeddings", o.embeddings,
                    "Embeddings and labels: a .safetensors or .npy file, or a folder with one")
       ->required();
-  verb->add_option("--against", o.against,
-                   "Embeddings of test people, computed by the same model: finds these people");
+  CLI::Option* against =
+      verb->add_option("--against", o.against,
+                       "Embeddings of test people, computed by the same model: finds these people");
+  CLI::Option* in = verb->add_option(
+      "--in", o.in,
+      "The data set that was embedded: compares the pixels of suspected duplicates too");
+  verb->add_option("--against-in", o.against_in, "The images of the test people, for the same")
+      ->needs(in)
+      ->needs(against);
   verb->add_option("--output", o.output, "File to write: one JSON object for each finding")
       ->capture_default_str();
   verb->add_option("--min-confidence", o.min_confidence,

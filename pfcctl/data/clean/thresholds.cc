@@ -64,13 +64,14 @@ double same_threshold(const std::vector<double>& genuine, const std::vector<doub
 }
 
 double duplicate_threshold(const std::vector<double>& genuine) {
-  constexpr double kLeast = 0.95, kLeastAngle = 1e-3;  // float32 does not resolve smaller ones
+  constexpr double kLeastAngle = 1e-3;  // float32 does not resolve smaller ones
   std::vector<double> angles;
   for (const double cosine : genuine) {
     angles.push_back(std::log(std::max(angle_of(cosine), kLeastAngle)));
   }
   const double median = quantile_of(angles, 0.5);
-  return std::max(kLeast, std::cos(std::exp(median - 6 * (median - quantile_of(angles, 0.16)))));
+  return std::max(kLeastDuplicate,
+                  std::cos(std::exp(median - 6 * (median - quantile_of(angles, 0.16)))));
 }
 
 }  // namespace
