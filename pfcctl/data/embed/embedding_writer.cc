@@ -137,7 +137,8 @@ class EmbeddingWriter {
         damages_.add(name, *image.damage);
         std::ranges::fill(row, 0.f);
       } else {
-        model_.expect_usable(add_mirrored(image, row), [&] { return name; });
+        model_.expect_usable(add_mirrored(image, row),
+                             [&]() -> const std::string& { return name; });
       }
       sink(std::as_bytes(std::span(row)));
       progress.show(i + 1, images());
@@ -156,8 +157,8 @@ class EmbeddingWriter {
 void expect_same_people(const fs::path& file, const std::string& people) {
   if (!something_at(file) || read_text(file, people.size() + 1) == people) return;
   throw InputError(file.string() +
-                   ": already exists with other people than this data set; choose another folder "
-                   "for --out, or move the file away");
+                   ": already exists with other people than this data set; choose another folder, "
+                   "or move the file away");
 }
 
 }  // namespace
@@ -173,7 +174,7 @@ std::vector<std::string> write_embeddings(const Dataset& dataset, const LoadedMo
   const std::string people = names_of_people(dataset, dataset.info().classes - 1);
   const fs::path identities = files.out.parent_path() / "identities.txt";
   expect_same_people(identities, people);
-  const std::vector<std::string> damaged = EmbeddingWriter(dataset, model, files).write();
+  std::vector<std::string> damaged = EmbeddingWriter(dataset, model, files).write();
   if (!people.empty()) write_file_atomically(identities, people);
   return damaged;
 }
