@@ -21,11 +21,11 @@
 #include "data/text_lines.h"
 #include "model/evaluation/evaluation.h"
 #include "model/evaluation/identification.h"
+#include "pfcctl/data/embed/damages.h"
+#include "pfcctl/data/embed/loaded_model.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/writing.h"
-#include "pfcctl/evaluation/damages.h"
-#include "pfcctl/evaluation/loaded_model.h"
 #include "pfcctl/verbs.h"
 
 namespace pfc {

@@ -21,11 +21,11 @@
 #include "model/evaluation/identification.h"
 #include "model/evaluation/template_pooling.h"
 #include "pfcctl/data/align/landmarks.h"
+#include "pfcctl/data/embed/damages.h"
+#include "pfcctl/data/embed/loaded_model.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/writing.h"
-#include "pfcctl/evaluation/damages.h"
 #include "pfcctl/evaluation/ijb_files.h"
-#include "pfcctl/evaluation/loaded_model.h"
 #include "pfcctl/evaluation/roc_picture.h"
 #include "pfcctl/verbs.h"
 

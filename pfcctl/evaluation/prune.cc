@@ -25,10 +25,10 @@
 #include "data/job_data.h"
 #include "data/mapping/chosen_dataset.h"
 #include "data/records/image_record.h"
+#include "pfcctl/data/embed/damages.h"
+#include "pfcctl/data/embed/loaded_model.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/pack/pack.h"
-#include "pfcctl/evaluation/damages.h"
-#include "pfcctl/evaluation/loaded_model.h"
 #include "pfcctl/verbs.h"
 #include "worker/checkpoint/stored_centres.h"
 

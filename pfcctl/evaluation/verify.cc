@@ -22,8 +22,8 @@
 #include "common/one_line.h"
 #include "model/evaluation/evaluation.h"
 #include "model/files/model_file.h"
+#include "pfcctl/data/embed/loaded_model.h"
 #include "pfcctl/evaluation/groups.h"
-#include "pfcctl/evaluation/loaded_model.h"
 #include "pfcctl/evaluation/roc_picture.h"
 #include "pfcctl/verbs.h"
 

@@ -160,12 +160,32 @@ class Evaluate(TrainedModel):
         other = self.folder / "identities.txt"
         other.write_text("somebody else\n")
         command = (BIN / "pfcctl", "embed", "--model", self.model, "--in", self.people, "--out", self.folder / "x.npy")
-        self.assert_one_line(run(*command), "identities.txt", "already exists with other people", "another folder for --out")
+        self.assert_one_line(run(*command), "identities.txt", "already exists with other people", "another folder")
         self.assertEqual([path.name for path in self.folder.iterdir()], ["identities.txt"])
         other.unlink()
         for _ in range(2):  # the second run finds a list with the same people
             self.assertEqual(run(*command).returncode, 0)
         self.assertEqual(other.read_text().splitlines(), sorted(path.name for path in self.people.iterdir()))
+
+    def test_clean_with_a_model_finds_the_same_as_in_its_embeddings(self):
+        data, findings, kept = self.folder / "forty", self.folder / "findings.jsonl", self.folder / "kept"
+        self.pfcctl("data", "synth", "--identities", 40, "--images-per-identity", 4, "--val-identities", 6,
+                    "--val-pairs", 20, "--size", SIZE, "--out", data)
+        bin = data / "val.bin"
+        words = ("--in", data, "--output", findings, "--min-confidence", 0)
+        self.pfcctl("data", "clean", "--model", self.model, "--against", bin, *words)
+        found = findings.read_text()
+        self.assertIn(f"{data}/train.rec: record ", found)
+        self.assertEqual(list(self.folder.glob("findings*")), [findings])
+        self.pfcctl("data", "clean", "--model", self.model, "--against", bin, "--save-embeddings", kept, *words)
+        self.assertEqual(findings.read_text(), found)
+        self.assertEqual((kept / "against/embeddings.names.txt").read_text().splitlines()[3], f"{bin}: pair 2, image 2")
+        findings.unlink()
+        self.pfcctl("data", "clean", "--embeddings", kept / "in", "--against", kept / "against", "--against-in", bin, *words)
+        self.assertEqual(findings.read_text(), found)
+        self.assert_one_line(run(BIN / "pfcctl", "data", "clean", "--in", data), "--model", "--embeddings")
+        self.assert_one_line(run(BIN / "pfcctl", "data", "clean", "--in", data, "--model", self.model, "--output", self.model),
+                             self.model.name)
 
     def test_verify_agrees_with_numpy_and_draws_a_picture(self):
         images, same = pickle.loads((self.data / "val.bin").read_bytes())

@@ -112,7 +112,9 @@ void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>&
   }
   for (const Finding& f : findings) {
     // Images of a test set may be unlike the others, so scores of leaked people say nothing here.
-    if (counts(f) && f.kind != FindingKind::kLeaked) found.push_back(f.score);
+    // Real copies may differ more from their sources than planted ones.
+    const bool comparable = f.kind != FindingKind::kLeaked && !f.same_pixels;
+    if (counts(f) && comparable) found.push_back(f.score);
   }
   if (right.empty()) return;
   if (shifts && !found.empty()) {

@@ -1,14 +1,18 @@
 #include "pfcctl/data/clean/clean.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
 #include <tuple>
 #include <utility>
 
+#include "common/counted.h"
 #include "common/error.h"
 #include "common/files/regular_file.h"
 #include "common/ordered_work.h"
@@ -16,7 +20,10 @@
 #include "data/damaged_image.h"
 #include "data/open_dataset.h"
 #include "pfcctl/data/clean/findings_file.h"
+#include "pfcctl/data/embed/embedding_writer.h"
+#include "pfcctl/data/pairs/pair_dataset.h"
 #include "pfcctl/data/progress.h"
+#include "pfcctl/data/writing.h"
 #include "pfcctl/interrupt_guard.h"
 #include "worker/head/row_copy.h"
 
@@ -35,7 +42,7 @@ OpenedEmbeddings opened(const CleanOptions& o) {
     auto dataset = open_dataset({.rec = path, .doing = end_at_interrupt});
     if (dataset->info().embedding_size == 0) {
       throw InputError(path.string() + ": found images (" + dataset->info().layout +
-                       "), expected embeddings; compute them with pfcctl embed");
+                       "), expected embeddings; give --model, or compute them with pfcctl embed");
     }
     if (dataset->info().classes / 10 > dataset->info().images) {
       throw InputError(path.string() + ": found labels up to " +
@@ -57,6 +64,46 @@ OpenedEmbeddings opened(const CleanOptions& o) {
   }
   sets.dataset = combine_datasets(std::move(parts), SharedIdentities::kNone);
   return sets;
+}
+
+/// Throws InputError unless these are the images of embeddings [first, first + images).
+void expect_same_images(const Dataset& images, const std::filesystem::path& in,
+                        const OpenedEmbeddings& sets, std::int64_t first, std::int64_t rows) {
+  if (images.info().images != rows) {
+    throw InputError(
+        fmt::format("{}: found {}, expected {}, one for each embedding; give the data "
+                    "set that was embedded",
+                    in.string(), counted(images.info().images, "image"), rows));
+  }
+  const std::int64_t first_label = first == 0 ? 0 : sets.first_test_identity;
+  const std::vector<std::int64_t> labels = labels_of(images);
+  ImageBuffer buffer;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    const std::int64_t own = labels[static_cast<std::size_t>(i)];
+    const std::int64_t expected = sets.dataset->label(first + i, buffer) - first_label;
+    if (own < 0 || own == expected) continue;
+    throw InputError(
+        fmt::format("{}: found label {}, expected {} as in row {} of the embeddings; "
+                    "give the data set that was embedded",
+                    images.name(i), own, expected, i));
+  }
+}
+
+/// Returns the images of the embeddings, in the same order; nullptr if they are not given.
+std::unique_ptr<Dataset> opened_images(const CleanOptions& o, const OpenedEmbeddings& sets) {
+  std::vector<PartDataset> parts;
+  std::int64_t first = 0, end = sets.first_test_image;
+  for (const std::filesystem::path& path : {o.in, o.against_in}) {
+    if (path.empty()) break;
+    auto images = open_pairs_or_dataset({.rec = path, .doing = end_at_interrupt});
+    expect_labelled_images(*images, "clean");
+    expect_not_an_input(o.output, std::array{path});
+    expect_same_images(*images, path, sets, first, end - first);
+    parts.push_back({.dataset = std::move(images), .names = {}});
+    first = std::exchange(end, sets.dataset->info().images);
+  }
+  if (parts.empty()) return nullptr;
+  return combine_datasets(std::move(parts), SharedIdentities::kNone);
 }
 
 /// Reads each embedding once: computes the mean, and leaves out those that are zero or not finite.
@@ -113,7 +160,9 @@ ImageLabels labels_of_readable(const OpenedEmbeddings& sets, int threads) {
 CleaningThresholds thresholds_of(const Dataset& dataset, const ImageLabels& labels,
                                  const CleanOptions& o) {
   try {
-    return image_thresholds(LabelledEmbeddings(dataset, labels), o.threads);
+    CleaningThresholds t = image_thresholds(LabelledEmbeddings(dataset, labels), o.threads);
+    if (!o.in.empty()) t.duplicate = kLeastDuplicate;
+    return t;
   } catch (const InputError& e) {
     throw InputError(o.embeddings.string() + ": " + e.what());
   }
@@ -148,14 +197,17 @@ PlantedErrors planted_in(const ImageLabels& labels, const FoundErrors& found) {
 
 Cleaned clean_labels(const CleanOptions& o) {
   const OpenedEmbeddings sets = opened(o);
+  const std::unique_ptr<Dataset> images = opened_images(o, sets);
+  const auto thumbnails = images ? std::make_unique<Thumbnails>(*images) : nullptr;
   BufferedFile out(o.output);  // fails now if it cannot be created, and not after hours
   const ImageLabels labels = labels_of_readable(sets, o.threads);
-  FoundErrors found = find_errors(LabelledEmbeddings(*sets.dataset, labels),
-                                  thresholds_of(*sets.dataset, labels, o), o.threads);
+  FoundErrors found =
+      find_errors(LabelledEmbeddings(*sets.dataset, labels),
+                  thresholds_of(*sets.dataset, labels, o), o.threads, thumbnails.get());
   const PlantedErrors planted = planted_in(labels, found);
-  std::vector<Finding> again =
-      find_errors(LabelledEmbeddings(*sets.dataset, planted.labels), found.thresholds, o.threads)
-          .findings;
+  std::vector<Finding> again = find_errors(LabelledEmbeddings(*sets.dataset, planted.labels),
+                                           found.thresholds, o.threads, thumbnails.get())
+                                   .findings;
   const InterruptGuard guard;  // an interrupt removes what was written
   const std::vector<JudgedFinding> judged = judge(planted, std::move(again));
   set_confidence(found.findings, judged);

@@ -13,6 +13,10 @@ namespace pfc {
 struct CleanOptions {
   std::filesystem::path embeddings;  ///< a data set of embeddings
   std::filesystem::path against;     ///< embeddings of test people; empty: none
+  /// The images of both sets, in the order of their embeddings; empty: not given. Without images
+  /// of the first set, duplicates are found by their embeddings alone. Without images of the test
+  /// set, but with those of the first one, no duplicate of a test image is found.
+  std::filesystem::path in, against_in;
   std::filesystem::path output = "findings.jsonl";
   double min_confidence = 0.5;  ///< findings below are not written
   int threads = 0;              ///< 0: all cores

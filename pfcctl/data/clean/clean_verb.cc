@@ -3,14 +3,20 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/clock.h"
 #include "common/counted.h"
+#include "common/error.h"
+#include "common/files/regular_file.h"
 #include "common/one_line.h"
 #include "pfcctl/data/clean/clean.h"
+#include "pfcctl/data/clean/computed_embeddings.h"
 #include "pfcctl/data/options.h"
 #include "pfcctl/data/verbs.h"
 
@@ -20,6 +26,9 @@ namespace {
 
 struct CleanFlags {
   CleanOptions options;
+  ModelFlags model;  ///< computes the embeddings if its path is not empty
+  double max_damaged = 0.001;
+  std::filesystem::path save_embeddings;
   bool self_test = false;
 };
 
@@ -44,7 +53,21 @@ std::string self_test_text(const Cleaned& cleaned) {
 
 void run_clean(const CleanFlags& flags) {
   const TimePoint start = Clock::now();
-  const Cleaned cleaned = clean_labels(flags.options);
+  CleanOptions options = flags.options;
+  if (options.embeddings.empty() && flags.model.model.empty()) {
+    throw InputError(
+        "pfcctl data clean: found neither --model nor --embeddings, expected one of them");
+  }
+  options.threads = flags.model.threads;
+  std::optional<ComputedEmbeddings> computed;
+  if (!flags.model.model.empty()) {
+    expect_not_an_input(options.output, std::array{flags.model.model});
+    const std::filesystem::path& kept = flags.save_embeddings;
+    computed.emplace(kept.empty() ? options.output.string() + ".embeddings" : kept.string(),
+                     !kept.empty());
+    options = computed->embed(flags.model, flags.max_damaged, options);
+  }
+  const Cleaned cleaned = clean_labels(options);
   std::string text = fmt::format("{}: {}; they would change {} of {} ({:.1f} s)\n",
                                  one_line(flags.options.output.string()),
                                  counted(std::ssize(cleaned.findings), "finding"), cleaned.proposed,
@@ -81,12 +104,25 @@ void run_clean(const CleanFlags& flags) {
 void add_data_clean(CLI::App& data) {
   const auto flags = std::make_shared<CleanFlags>();  // owned by the verb's callback
   CleanOptions& o = flags->options;
-  CLI::App* verb = data.add_subcommand("clean", "Finds wrong labels in a data set of embeddings");
-  verb->add_option("--embeddings", o.embeddings,
-                   "Embeddings and labels: a .safetensors or .npy file, or a folder with one")
-      ->required();
-  verb->add_option("--against", o.against,
-                   "Embeddings of test people, computed by the same model: finds these people");
+  CLI::App* verb = data.add_subcommand("clean", "Finds wrong labels in a data set");
+  CLI::Option* embeddings =
+      verb->add_option("--embeddings", o.embeddings,
+                       "Embeddings and labels: a .safetensors or .npy file, or a folder with one");
+  CLI::Option* model = verb->add_option("--model", flags->model.model,
+                                        "Model that embeds the images of --in and --against")
+                           ->excludes(embeddings);
+  CLI::Option* in = verb->add_option(
+      "--in", o.in,
+      "The images, in any layout that pfc trains on. With --embeddings, the data set that was "
+      "embedded: the pixels of suspected duplicates are compared too");
+  model->needs(in);
+  CLI::Option* against = verb->add_option(
+      "--against", o.against,
+      "Embeddings of test people, computed by the same model: finds these people. With --model, "
+      "also images in any layout, or a verification set (.bin)");
+  verb->add_option("--against-in", o.against_in, "The images of --against if it has embeddings")
+      ->needs(in)
+      ->needs(against);
   verb->add_option("--output", o.output, "File to write: one JSON object for each finding")
       ->capture_default_str();
   verb->add_option("--min-confidence", o.min_confidence,
@@ -95,12 +131,16 @@ void add_data_clean(CLI::App& data) {
       ->capture_default_str();
   verb->add_flag("--self-test", flags->self_test,
                  "Prints how many of the planted errors were found");
-  add_threads(*verb, o.threads);
+  verb->add_option("--save-embeddings", flags->save_embeddings,
+                   "Folder in which to keep the embeddings: in/ and against/")
+      ->needs(model);
+  add_max_damaged(*verb, flags->max_damaged);
+  add_compute_options(*verb, flags->model);
   verb->footer(
       "Finds images with wrong labels, people with two labels, labels with two people, and\n"
-      "near-duplicates (docs/cleaning.md). Changes no data. Example:\n"
-      "  pfcctl embed --model out/backbone.safetensors --in /data/faces --out faces.safetensors\n"
-      "  pfcctl data clean --embeddings faces.safetensors --self-test");
+      "near-duplicates (docs/cleaning.md). Changes no data. Examples:\n"
+      "  pfcctl data clean --model out/backbone.safetensors --in /data/faces --against lfw.bin\n"
+      "  pfcctl data clean --embeddings faces.safetensors --in /data/faces --self-test");
   verb->callback([flags] { run_clean(*flags); });
 }
 

@@ -85,7 +85,13 @@ class Comparison {
         std::minmax(a.numbers[i], b.numbers[j],
                     [&](std::int64_t x, std::int64_t y) { return rank(x) < rank(y); });
     if (is_test(drop)) return;  // both
-    found_.push_back({.drop = drop, .keep = keep, .cosine = cosine});
+    double correlation = 0;
+    if (s_.thumbnails != nullptr) {
+      const ImageLabels& labels = s_.set.labels();
+      correlation = s_.thumbnails->correlation(labels.source(drop), labels.source(keep));
+      if (correlation < kLeastCorrelation) return;
+    }
+    found_.push_back({.drop = drop, .keep = keep, .cosine = cosine, .correlation = correlation});
     if (found_.size() < most_pairs_) return;
     keep_most_similar(found_);
     most_pairs_ = std::max(most_pairs_, 2 * found_.size());

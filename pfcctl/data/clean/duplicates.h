@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pfcctl/data/clean/identity_centres.h"
+#include "pfcctl/data/clean/thumbnails.h"
 
 namespace pfc {
 
@@ -13,6 +14,7 @@ namespace pfc {
 struct DuplicateImage {
   std::int64_t drop = 0, keep = 0;
   double cosine = 0;
+  double correlation = 0;  ///< of the pixels (thumbnails.h); 0 without images
 };
 
 /// Compares images with images of their own and of other identities. Thread-safe. Images that
@@ -22,6 +24,7 @@ struct DuplicateSearch {
   const LabelledEmbeddings& set;
   const IdentityCentres& centres;
   double least_cosine = 1;
+  Thumbnails* thumbnails = nullptr;  ///< if given, the pixels must be similar too
 
   /// Compares the images of an identity with each other and with those of `others`. Returns each
   /// image to drop once (keep_most_similar()). Reads each identity at most once. Takes O(n^2 D) for

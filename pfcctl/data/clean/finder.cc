@@ -35,10 +35,12 @@ struct Suspect {
 
 class Finder {
  public:
-  Finder(const LabelledEmbeddings& set, const CleaningThresholds& thresholds, int threads)
+  Finder(const LabelledEmbeddings& set, const CleaningThresholds& thresholds, int threads,
+         Thumbnails* thumbnails)
       : set_(set),
         labels_(set.labels()),
         threads_(threads),
+        thumbnails_(thumbnails),
         ops_(make_ops({.choice = DeviceChoice::kCpu,
                        .cpu_threads = threads,
                        .precision = precisions_of(DeviceChoice::kCpu, 0).front()})),
@@ -95,6 +97,7 @@ class Finder {
   const LabelledEmbeddings& set_;
   const ImageLabels& labels_;
   const int threads_;
+  Thumbnails* const thumbnails_;
   const std::unique_ptr<Ops> ops_;
   const std::unique_ptr<Comm> comm_;
   FoundErrors found_;
@@ -303,7 +306,7 @@ void Finder::compare_identities() {
     std::vector<Finding> people;
     std::vector<DuplicateImage> images;
   };
-  const DuplicateSearch search{set_, centres_, found_.thresholds.duplicate};
+  const DuplicateSearch search{set_, centres_, found_.thresholds.duplicate, thumbnails_};
   std::vector<DuplicateImage> duplicates;
   for_identities<Pairs>(
       "comparing images", labels_.identities(), threads_,
@@ -347,15 +350,19 @@ void Finder::report_duplicates(std::vector<DuplicateImage> all) {
          .other_identity = labels_.label(d.keep),
          .score = d.cosine,
          .few_images = few_images(label),
+         .same_pixels = thumbnails_ != nullptr,
          .evidence = {{"cosine", d.cosine}, {"images_of_identity", size_of(label)}}});
+    if (thumbnails_ != nullptr) {
+      found_.findings.back().evidence.emplace_back("correlation_of_pixels", d.correlation);
+    }
   }
 }
 
 }  // namespace
 
 FoundErrors find_errors(const LabelledEmbeddings& set, const CleaningThresholds& thresholds,
-                        int threads) {
-  return Finder(set, thresholds, threads).find();
+                        int threads, Thumbnails* thumbnails) {
+  return Finder(set, thresholds, threads, thumbnails).find();
 }
 
 }  // namespace pfc

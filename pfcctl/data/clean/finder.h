@@ -9,6 +9,7 @@
 
 #include "pfcctl/data/clean/labelled_embeddings.h"
 #include "pfcctl/data/clean/thresholds.h"
+#include "pfcctl/data/clean/thumbnails.h"
 
 namespace pfc {
 
@@ -42,8 +43,9 @@ struct Finding {
   std::vector<std::int64_t> images = {};  ///< two people: the images of the second person
   /// Strength of the evidence. Comparable only between findings of one kind.
   double score = 0;
-  double confidence = 0;    ///< probability that the finding is right; 0 until computed
-  bool few_images = false;  ///< the identity, or both together, have fewer than kManyImages
+  double confidence = 0;     ///< probability that the finding is right; 0 until computed
+  bool few_images = false;   ///< the identity, or both together, have fewer than kManyImages
+  bool same_pixels = false;  ///< duplicate: the pixels of both images are similar too
   /// Names and values, for display.
   std::vector<std::pair<const char*, double>> evidence = {};
 };
@@ -62,8 +64,9 @@ struct FoundErrors {
 /// 150 C + 20 N, the embeddings of an identity for each thread, and about 300 MB. Takes 2 D C (C +
 /// S) operations for the centres, where S is the number of suspected images plus at most 20,000
 /// sampled ones, and O(n^2 D) for the n images of an identity at similar angles. `thresholds`:
-/// those of image_thresholds(); computes `nearest` and `belongs`.
+/// those of image_thresholds(); computes `nearest` and `belongs`. `thumbnails`: of the same images,
+/// or nullptr; they decide about near-duplicates.
 FoundErrors find_errors(const LabelledEmbeddings& set, const CleaningThresholds& thresholds,
-                        int threads);
+                        int threads, Thumbnails* thumbnails = nullptr);
 
 }  // namespace pfc

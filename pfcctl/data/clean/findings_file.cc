@@ -12,6 +12,7 @@
 #include "common/files/regular_file.h"
 #include "common/one_line.h"
 #include "data/text_lines.h"
+#include "pfcctl/data/embed/embedding_writer.h"
 #include "pfcctl/data/progress.h"
 
 namespace pfc {
@@ -95,10 +96,6 @@ ordered_json json_of(const Finding& f, const OpenedEmbeddings& of, const ImageNa
 }
 
 }  // namespace
-
-std::filesystem::path path_of_names(std::filesystem::path embeddings) {
-  return embeddings.replace_extension(".names.txt");
-}
 
 bool has_name(const Dataset& dataset, const std::filesystem::path& path, std::int64_t image,
               const std::string& name) {

@@ -20,9 +20,6 @@ struct OpenedEmbeddings {
   std::int64_t first_test_identity = 0;
 };
 
-/// Returns F.names.txt for a file F.safetensors or F.npy: the names of its images.
-std::filesystem::path path_of_names(std::filesystem::path embeddings);
-
 /// Returns whether an image has the name that a finding gives it. The data set at `path` may have
 /// moved since, so only the part of the name after the path is compared.
 bool has_name(const Dataset& dataset, const std::filesystem::path& path, std::int64_t image,

@@ -31,6 +31,11 @@ struct ImageLabels {
   [[nodiscard]] bool test(std::int64_t identity) const {
     return is_test[static_cast<std::size_t>(identity)];
   }
+  /// Returns the stored image: that of a copy, or the image itself.
+  [[nodiscard]] std::int64_t source(std::int64_t image) const {
+    const std::int64_t stored = images() - std::ssize(copies);
+    return image < stored ? image : copies[static_cast<std::size_t>(image - stored)].source;
+  }
 };
 
 /// The images of each identity, in ascending order. 8 bytes for each image and each identity.

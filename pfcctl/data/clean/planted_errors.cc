@@ -241,8 +241,7 @@ class Judge {
 
   [[nodiscard]] std::int64_t person(std::int64_t image) const { return planted_.person[at(image)]; }
   [[nodiscard]] std::int64_t source(std::int64_t image) const {
-    const std::int64_t stored = planted_.labels.images() - std::ssize(planted_.labels.copies);
-    return image < stored ? image : planted_.labels.copies[at(image - stored)].source;
+    return planted_.labels.source(image);
   }
   /// Returns whether most of the images show another person than most of the identity's others.
   [[nodiscard]] bool is_second_person(const Finding& f) const {

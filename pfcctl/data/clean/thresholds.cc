@@ -69,11 +69,11 @@ double log_angle(double cosine) {
 }
 
 double duplicate_threshold(const std::vector<double>& genuine) {
-  constexpr double kLeast = 0.95;
   std::vector<double> angles;
   for (const double cosine : genuine) angles.push_back(log_angle(cosine));
   const double median = quantile_of(angles, 0.5);
-  return std::max(kLeast, std::cos(std::exp(median - 6 * (median - quantile_of(angles, 0.16)))));
+  return std::max(kLeastDuplicate,
+                  std::cos(std::exp(median - 6 * (median - quantile_of(angles, 0.16)))));
 }
 
 }  // namespace

@@ -10,6 +10,9 @@ namespace pfc {
 /// Number of identities with three images below which thresholds would be guesses.
 inline constexpr std::size_t kFewestSamples = 30;
 
+/// Smallest cosine of near-duplicates. Sufficient if their pixels are compared too.
+inline constexpr double kLeastDuplicate = 0.95;
+
 /// A standard deviation is here the distance from the median to the 16 % or the 84 % quantile,
 /// whichever errors in the labels change less.
 struct CleaningThresholds {
@@ -20,9 +23,9 @@ struct CleaningThresholds {
   /// to which it belongs: nearest_threshold() of the centres, and of images that agree with their
   /// identity.
   double nearest = 1, belongs = 1;
-  /// Smallest cosine of near-duplicates: at least 0.95, and at least cos(m / exp(6 s)), where m is
-  /// the median angle between images of one identity, and s the distance from the 16 % quantile to
-  /// the median of the angles' logarithms.
+  /// Smallest cosine of near-duplicates: at least kLeastDuplicate, and at least cos(m / exp(6 s)),
+  /// where m is the median angle between images of one identity, and s the distance from the 16 %
+  /// quantile to the median of the angles' logarithms.
   double duplicate = 1;
 };
 

@@ -27,9 +27,9 @@
 #include "data/damaged_image.h"
 #include "data/images/decode.h"
 #include "data/images/jpeg_encoder.h"
-#include "data/open_dataset.h"
 #include "data/records/writing/buffered_file.h"
 #include "pfcctl/data/findings/findings_reader.h"
+#include "pfcctl/data/pairs/pair_dataset.h"
 #include "pfcctl/data/progress.h"
 #include "pfcctl/data/review/page.h"
 #include "pfcctl/data/verbs.h"
@@ -49,7 +49,7 @@ constexpr int kShrunkQuality = 85;
 
 SetOfFindings set_of_findings(const fs::path& path) {
   if (path.empty()) return {};
-  auto dataset = open_dataset({.rec = path});
+  auto dataset = open_pairs_or_dataset({.rec = path});
   expect_labelled_images(*dataset, "review");
   std::vector<std::int64_t> labels = labels_of(*dataset);
   return {.path = path, .dataset = std::move(dataset), .labels = std::move(labels)};

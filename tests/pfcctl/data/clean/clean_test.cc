@@ -11,8 +11,11 @@
 #include <sstream>
 
 #include "common/error.h"
+#include "data/records/image_record.h"
+#include "data/records/writing/record_writer.h"
 #include "pfcctl/data/clean/calibration.h"
 #include "tests/pfcctl/data/clean/drawn_embeddings.h"
+#include "tests/pfcctl/data/clean/noise_images.h"
 #include "tests/support/error_message.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temporary_folder.h"
@@ -108,6 +111,18 @@ TEST(Confidence, OfLeakedPeopleIgnoresTheScoresOfOthers) {
   EXPECT_NEAR(confidence_at(0.52, judged, found, FindingKind::kLeaked), 1, 0.02);
 }
 
+TEST(Confidence, OfDuplicatesWithTheSamePixelsIgnoresTheScoresOfOthers) {
+  std::vector<JudgedFinding> judged;
+  std::vector<Finding> found;
+  for (int i = 0; i < 100; ++i) {
+    judged.push_back({{.kind = FindingKind::kDuplicate, .score = 0.98 + i * 0.0002}, true});
+    found.push_back({.kind = FindingKind::kDuplicate, .score = 0.95 + i * 0.0003});
+  }
+  EXPECT_LT(confidence_at(0.96, judged, found, FindingKind::kDuplicate), 0.1);
+  for (Finding& f : found) f.same_pixels = true;
+  EXPECT_NEAR(confidence_at(0.96, judged, found, FindingKind::kDuplicate), 1, 0.03);
+}
+
 TEST(PlantedErrors, MatchTheChangedLabels) {
   ImageLabels labels;
   for (std::int64_t i = 0; i < 6000; ++i) labels.of_image.push_back(i % 1000);
@@ -169,10 +184,11 @@ class Clean : public ::testing::Test {
  protected:
   Clean() : drawn_(5), centres_(drawn_.add_people(0, 400, 6)) {}
 
-  Cleaned clean(const std::filesystem::path& against = {}) {
+  Cleaned clean(const std::filesystem::path& against = {}, const std::filesystem::path& in = {}) {
     drawn_.write(folder_ / "set");
     return clean_labels({.embeddings = folder_ / "set",
                          .against = against,
+                         .in = in,
                          .output = folder_ / "findings.jsonl",
                          .threads = 2});
   }
@@ -277,6 +293,50 @@ TEST_F(Clean, FindsLeakedPeopleAlsoIfHalfOfTheSetIsLeaked) {
   EXPECT_GE(
       std::ranges::count(clean(folder_ / "test").findings, FindingKind::kLeaked, &Finding::kind),
       190);
+}
+
+/// Writes small images with these labels. `seeds`: equal ones give equal images.
+void write_images(const std::filesystem::path& folder, const std::vector<std::int64_t>& labels,
+                  const std::vector<unsigned>& seeds) {
+  std::filesystem::create_directories(folder);
+  RecordWriter writer(folder / "train.rec", folder / "train.idx");
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    writer.append(static_cast<std::int64_t>(i),
+                  encode_image_record(labels[i], i, noise_jpeg(seeds[i])));
+  }
+  writer.close();
+}
+
+TEST_F(Clean, ComparesThePixelsOfDuplicates) {
+  for (const double cosine : {0.96, 0.99}) drawn_.add(drawn_.near(drawn_.rows[0], cosine), 0);
+  for (const double cosine : {0.96, 0.99}) drawn_.add(drawn_.near(drawn_.rows[6], cosine), 1);
+  std::vector<unsigned> seeds = different_seeds(drawn_.labels.size());
+  seeds[2400] = 0;  // of the copies, two are of the same image as their sources
+  seeds[2403] = 6;
+  write_images(folder_ / "images", drawn_.labels, seeds);
+  const Cleaned cleaned = clean({}, folder_ / "images");
+  std::vector<std::int64_t> dropped;
+  for (const json& f : written()) {
+    if (f["kind"] != "duplicate") continue;
+    dropped.push_back(f["image"]["row"]);
+    EXPECT_GT(f["confidence"], 0.9);
+    EXPECT_GT(f["evidence"]["correlation_of_pixels"], 0.99);
+  }
+  EXPECT_THAT(dropped, ::testing::UnorderedElementsAre(2400, 2403));
+  EXPECT_GE(cleaned.self_test[3].found[0], 90);
+}
+
+TEST_F(Clean, RefusesImagesThatWereNotEmbedded) {
+  std::vector<std::int64_t> labels = drawn_.labels;
+  labels[5] = 7;
+  write_images(folder_ / "images", labels, std::vector<unsigned>(labels.size()));
+  const auto refused_images = [&] {
+    return message_of<InputError>([&] { clean({}, folder_ / "images"); });
+  };
+  EXPECT_THAT(refused_images(), HasSubstr("found label 7, expected 0 as in row 5"));
+  labels.pop_back();
+  write_images(folder_ / "images", labels, std::vector<unsigned>(labels.size()));
+  EXPECT_THAT(refused_images(), HasSubstr("found 2399 images, expected 2400"));
 }
 
 TEST_F(Clean, RefusesLabelsWithLargeGaps) {

@@ -16,6 +16,7 @@
 #include "data/open_dataset.h"
 #include "pfcctl/data/clean/identity_centres.h"
 #include "tests/pfcctl/data/clean/drawn_embeddings.h"
+#include "tests/pfcctl/data/clean/noise_images.h"
 #include "tests/support/error_message.h"
 #include "tests/support/temporary_folder.h"
 
@@ -100,13 +101,13 @@ class Find : public ::testing::Test {
       labels_.is_test.push_back(i >= first_test);
     }
   }
-  FoundErrors find(int threads = 2) {
+  FoundErrors find(int threads = 2, Thumbnails* thumbnails = nullptr) {
     const LabelledEmbeddings set(*dataset_, labels_);
-    return find_errors(set, image_thresholds(set, threads), threads);
+    return find_errors(set, image_thresholds(set, threads), threads, thumbnails);
   }
-  std::set<Said> found(FindingKind kind) {
+  std::set<Said> found(FindingKind kind, Thumbnails* thumbnails = nullptr) {
     std::set<Said> all;
-    for (const Finding& f : find().findings) {
+    for (const Finding& f : find(2, thumbnails).findings) {
       if (f.kind == kind) all.insert(said(f));
     }
     return all;
@@ -157,6 +158,30 @@ TEST_F(Find, ReportsDuplicatesAlsoUnderAWrongLabel) {
   EXPECT_EQ(found(FindingKind::kDuplicate),
             (std::set<Said>{{FindingKind::kDuplicate, copy_, 30 * 6, 30, 30},
                             {FindingKind::kDuplicate, moved_copy_, 40 * 6, 50, 40}}));
+}
+
+TEST_F(Find, ReportsOnlyDuplicatesWithTheSamePixels) {
+  const std::int64_t second = drawn_.add(drawn_.near(drawn_.rows[30 * 6], 0.97), 30);
+  open();
+  std::vector<unsigned> seeds = different_seeds(drawn_.labels.size());
+  for (const std::int64_t copy : {moved_copy_, second}) {  // copy_ is another image
+    seeds[static_cast<std::size_t>(copy)] = copy == second ? 30 * 6 : 40 * 6;
+  }
+  const NoiseImages images(seeds);
+  Thumbnails thumbnails(images);
+  EXPECT_EQ(found(FindingKind::kDuplicate, &thumbnails),
+            (std::set<Said>{{FindingKind::kDuplicate, second, 30 * 6, 30, 30},
+                            {FindingKind::kDuplicate, moved_copy_, 40 * 6, 50, 40}}));
+}
+
+TEST_F(Find, TakesThePixelsOfAPlantedCopyFromItsSource) {
+  open();
+  labels_.copies.push_back({.source = 25 * 6, .cosine = 0.99, .seed = 1});
+  labels_.of_image.push_back(25);
+  const NoiseImages images(different_seeds(drawn_.labels.size()));
+  Thumbnails thumbnails(images);
+  EXPECT_EQ(found(FindingKind::kDuplicate, &thumbnails),
+            (std::set<Said>{{FindingKind::kDuplicate, std::ssize(drawn_.labels), 25 * 6, 25, 25}}));
 }
 
 TEST_F(Find, ReportsPeopleOfTheTestSet) {

@@ -9,6 +9,7 @@
 #include "model/evaluation/verification_bin.h"
 #include "pfcctl/data/pairs/draw_pairs.h"
 #include "pfcctl/data/pairs/pack_pairs.h"
+#include "pfcctl/data/pairs/pair_dataset.h"
 #include "tests/pfcctl/data/people.h"
 #include "tests/support/temporary_folder.h"
 
@@ -32,6 +33,32 @@ std::string error_of(Call call) {
 
 // Five people with 1, 2, 3, 4 and 5 images.
 const std::vector<std::int64_t> kLabels{0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 4};
+
+TEST(PairDataset, JoinsTheImagesOfOnePerson) {
+  const auto image = [](int i) { return std::vector<std::byte>(3, std::byte(i)); };
+  const auto dataset = dataset_of_pairs(
+      {.name = "x",
+       .file = "x.bin",
+       .images = {image(1), image(2), image(1), image(3), image(4), image(5), image(5), image(2)},
+       .same = {true, false, false, true}});
+  std::vector<std::int64_t> labels;
+  ImageBuffer buffer;
+  for (std::int64_t i = 0; i < dataset->info().images; ++i) {
+    labels.push_back(dataset->label(i, buffer));
+    EXPECT_EQ(dataset->read(i, buffer).label, labels.back());
+  }
+  EXPECT_THAT(labels, ElementsAre(0, 0, 0, 1, 2, 0, 0, 0));
+  EXPECT_EQ(dataset->info().classes, 3);
+  EXPECT_EQ(dataset->name(5), "x.bin: pair 3, image 2");
+}
+
+TEST(PairDataset, IsOpenedByItsName) {
+  const TemporaryFolder folder;
+  write_verification_bin(folder / "x.bin", std::vector(2, std::vector<std::byte>(3)), {true});
+  EXPECT_EQ(open_pairs_or_dataset({.rec = folder / "x.bin"})->info().images, 2);
+  EXPECT_THAT(error_of([&] { (void)open_pairs_or_dataset({.rec = folder / "y"}); }),
+              HasSubstr("y"));
+}
 
 TEST(DrawPairs, AlternatesBetweenPairsOfOnePersonAndOfTwo) {
   const auto pairs = draw_pairs(kLabels, 30, 1);

@@ -1,4 +1,4 @@
-#include "pfcctl/evaluation/loaded_model.h"
+#include "pfcctl/data/embed/loaded_model.h"
 
 #include <spdlog/fmt/fmt.h>
 

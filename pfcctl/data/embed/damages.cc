@@ -1,4 +1,4 @@
-#include "pfcctl/evaluation/damages.h"
+#include "pfcctl/data/embed/damages.h"
 
 #include "pfcctl/data/writing.h"
 
