@@ -96,7 +96,8 @@ class SeveralSets(JobTest):
 
     def test_an_overlay_trains_like_the_rewritten_set(self):
         def finding(kind, action, label, **more):
-            return json.dumps({"kind": kind, "action": action, "identity": {"label": label}, "decision": "accept", **more})
+            return json.dumps({"kind": kind, "action": action, "confidence": 0.9, "identity": {"label": label},
+                               "decision": "accept", **more})
 
         def image(row):
             return {"row": row, "name": f"{self.data}/train.rec: record {row + 1} (offset {self.offsets()[row + 1]})"}

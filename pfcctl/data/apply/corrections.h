@@ -1,4 +1,4 @@
-// What accepted findings change (docs/cleaning.md).
+// Corrections of labels, selected from a file of findings (docs/cleaning.md).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class CorrectionKind {
   kSplit,          ///< `images` are a new identity
 };
 
-/// What a finding changes. Members that its kind does not name are not used.
+/// A change of labels. Only the members that its kind names have a meaning.
 struct Correction {
   CorrectionKind kind = CorrectionKind::kMove;
   std::int64_t image = -1;

@@ -79,8 +79,9 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Returns whether the real wrong labels are more similar to their own identity than planted ones:
-/// the model was trained on them. Images that belong to another identity are surely wrong.
+/// Returns whether the model was trained on the wrong labels: real ones are then more similar to
+/// their own identity than planted ones. Uses only the kind wrong_label, whose findings are nearly
+/// all right.
 bool trained_on_errors(const std::vector<Finding>& findings,
                        const std::vector<JudgedFinding>& judged) {
   std::vector<double> real, planted;
@@ -99,7 +100,8 @@ bool trained_on_errors(const std::vector<Finding>& findings,
 }
 
 /// Sets the confidence of the findings for which sets() is true, from those for which counts() is.
-/// `shifts`: the scores of planted errors are reduced until their median is that of the findings.
+/// `shifts`: if the median score of planted errors is above that of the findings, lowers all their
+/// scores by the difference, so that the low scores of the findings are not suspicious.
 template <class Sets, class Counts>
 void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged,
                bool shifts, const Sets& sets, const Counts& counts) {

@@ -21,10 +21,12 @@ namespace pfc {
 ///   "Large-scale simultaneous hypothesis testing", 2004, with the roles exchanged). If there are
 ///   more than 1.25 times as many plus two standard deviations, the surplus counts as wrong: images
 ///   of low quality, for example. Does not apply to leaked people, and to duplicates whose pixels
-///   were compared. A model that was trained on the errors gives them lower scores than planted
-///   ones. If the images with wrong labels show this (at least 30, with a larger median similarity
-///   to their own identity than planted ones), the scores of the planted errors of each kind are
-///   first reduced to the median of the findings.
+///   were compared.
+///
+/// A model that was trained on the errors gives them lower scores than planted ones. If the images
+/// with wrong labels show this (at least 30, with a larger median similarity to their own identity
+/// than planted ones), the second factor compares with planted scores from which the difference of
+/// the medians is subtracted, separately for each kind.
 void set_confidence(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged);
 
 /// Results for planted errors of one kind.

@@ -66,7 +66,7 @@ OpenedEmbeddings opened(const CleanOptions& o) {
   return sets;
 }
 
-/// Throws InputError unless these are the images of embeddings [first, first + images).
+/// Throws InputError unless these are the images of embeddings [first, first + rows).
 void expect_same_images(const Dataset& images, const std::filesystem::path& in,
                         const OpenedEmbeddings& sets, std::int64_t first, std::int64_t rows) {
   if (images.info().images != rows) {

@@ -113,14 +113,14 @@ void add_data_clean(CLI::App& data) {
                            ->excludes(embeddings);
   CLI::Option* in = verb->add_option(
       "--in", o.in,
-      "The images, in any layout that pfc trains on. With --embeddings, the data set that was "
-      "embedded: the pixels of suspected duplicates are compared too");
+      "Images in any layout that pfc trains on. With --embeddings, those that were embedded: the "
+      "pixels of near-duplicates are compared too");
   model->needs(in);
   CLI::Option* against = verb->add_option(
       "--against", o.against,
-      "Embeddings of test people, computed by the same model: finds these people. With --model, "
-      "also images in any layout, or a verification set (.bin)");
-  verb->add_option("--against-in", o.against_in, "The images of --against if it has embeddings")
+      "Test set whose people to find: embeddings by the same model; with --model also images in "
+      "any layout, or a verification set (.bin)");
+  verb->add_option("--against-in", o.against_in, "Images of the embeddings in --against")
       ->needs(in)
       ->needs(against);
   verb->add_option("--output", o.output, "File to write: one JSON object for each finding")
@@ -129,16 +129,17 @@ void add_data_clean(CLI::App& data) {
                    "Leaves out findings that are less likely than this to be right")
       ->check(part_of_one())
       ->capture_default_str();
-  verb->add_flag("--self-test", flags->self_test,
-                 "Prints how many of the planted errors were found");
+  verb->add_flag(
+      "--self-test", flags->self_test,
+      "Prints recall and precision for errors that the command plants in a copy of the labels");
   verb->add_option("--save-embeddings", flags->save_embeddings,
-                   "Folder in which to keep the embeddings: in/ and against/")
+                   "Keeps the embeddings in FOLDER/in and FOLDER/against")
       ->needs(model);
   add_max_damaged(*verb, flags->max_damaged);
   add_compute_options(*verb, flags->model);
   verb->footer(
-      "Finds images with wrong labels, people with two labels, labels with two people, and\n"
-      "near-duplicates (docs/cleaning.md). Changes no data. Examples:\n"
+      "Finds wrong labels, strangers, people with two labels, labels with two people,\n"
+      "near-duplicates, and people of a test set (docs/cleaning.md). Changes no data. Examples:\n"
       "  pfcctl data clean --model out/backbone.safetensors --in /data/faces --against lfw.bin\n"
       "  pfcctl data clean --embeddings faces.safetensors --in /data/faces --self-test");
   verb->callback([flags] { run_clean(*flags); });

@@ -8,19 +8,19 @@
 
 namespace pfc {
 
-/// Files in the folders in/ and against/ of a folder, which are removed with this object unless
-/// they are to be kept.
+/// Owns the embeddings in FOLDER/in and FOLDER/against. The destructor removes them unless `keep`.
 class ComputedEmbeddings {
  public:
-  /// Removes the files of an earlier run that was killed.
+  /// Unless `keep`, removes the files that a killed run has left.
   ComputedEmbeddings(std::filesystem::path folder, bool keep);
   ~ComputedEmbeddings();
   ComputedEmbeddings(const ComputedEmbeddings&) = delete;
   ComputedEmbeddings& operator=(const ComputedEmbeddings&) = delete;
 
   /// Embeds the images of options.in, and those of options.against if it is a data set of images or
-  /// a verification set. Returns the options with the new files in `embeddings`, `against` and
-  /// `against_in`. Throws like write_embeddings().
+  /// a verification set. Returns the options with the folders of the new embeddings in `embeddings`
+  /// and `against`, and the embedded images of the test set in `against_in`. Throws like
+  /// write_embeddings().
   [[nodiscard]] CleanOptions embed(const ModelFlags& model, double max_damaged,
                                    CleanOptions options) const;
 

@@ -143,7 +143,7 @@ ClassNeighbours Finder::candidates_of(const char* doing, std::span<const float> 
        }});
 }
 
-/// Samples images that agree with their identity.
+/// Sets thresholds.belongs from a sample of the images that agree with their identity.
 void Finder::set_belongs_threshold() {
   std::vector<std::int64_t> images;
   const std::int64_t distance = (labels_.images() + kSampledImages - 1) / kSampledImages;

@@ -30,7 +30,8 @@ inline constexpr std::size_t kManyImages = 5;
 /// Number of other identities with which the images of an identity are compared one by one.
 inline constexpr std::int64_t kNearestIdentities = 16;
 
-/// The evidence of a wrong label or a stranger: mean cosine to the images of its identity.
+/// Name of an item of evidence for wrong labels and strangers: the mean cosine to the images of the
+/// own identity.
 inline constexpr const char* kSimilarityToOwn = "similarity_to_own";
 
 struct Finding {

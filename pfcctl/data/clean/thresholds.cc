@@ -98,8 +98,7 @@ CleaningThresholds image_thresholds(const LabelledEmbeddings& set, int threads) 
 }
 
 double nearest_threshold(const std::vector<double>& second) {
-  // Means of Poisson distributions in which a number >= 2 has the probability 0.5 and 0.84, and a
-  // number >= 1 the probability 0.05.
+  // Means of Poisson distributions: P(N >= 2) = 0.5, P(N >= 2) = 0.84, P(N >= 1) = 0.05.
   constexpr double kMedian = 1.678347, kFar = 3.288524, kNear = 0.05129329;
   const double median = log_angle(quantile_of(second, 0.5));
   const double far = log_angle(quantile_of(second, 0.16));

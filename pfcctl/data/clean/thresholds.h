@@ -19,10 +19,11 @@ struct CleaningThresholds {
   /// Smallest mean cosine of images of one person. Lies between the median cosines of images of one
   /// identity and of two, at the same number of standard deviations from each.
   double same = 0;
-  /// Smallest cosines of two centres of one person, and of an image with the centre of the person
-  /// to which it belongs: nearest_threshold() of the centres, and of images that agree with their
-  /// identity.
-  double nearest = 1, belongs = 1;
+  /// Smallest cosine of two centres of one person: nearest_threshold() of the centres.
+  double nearest = 1;
+  /// Smallest cosine of an image with the centre of the identity to which it belongs:
+  /// nearest_threshold() of images that agree with their identity.
+  double belongs = 1;
   /// Smallest cosine of near-duplicates: at least kLeastDuplicate, and at least cos(m / exp(6 s)),
   /// where m is the median angle between images of one identity, and s the distance from the 16 %
   /// quantile to the median of the angles' logarithms.
@@ -37,9 +38,9 @@ CleaningThresholds image_thresholds(const LabelledEmbeddings& set, int threads);
 /// another person. `second`: the cosine of each with the second nearest one, because the nearest
 /// one may be of the same person. REQUIRES: not empty.
 ///
-/// Model: the numbers of centres at angles below t to a centre have a Poisson distribution with
-/// mean (t / u)^k; u and k come from the median and the 84 % quantile of the second smallest
-/// angle.
+/// Model: the number of other people's centres within an angle t of a centre (or image) has a
+/// Poisson distribution with mean (t / u)^k; u and k come from the median and the 84 % quantile of
+/// the second smallest angle.
 double nearest_threshold(const std::vector<double>& second);
 
 }  // namespace pfc

@@ -29,7 +29,7 @@ constexpr JsonLimits kFindingLimits{.bytes = std::size_t{64} << 20, .depth = 4};
 struct KindOfFinding {
   FindingKind kind;
   std::string_view action;
-  std::vector<std::string_view> items;  ///< which it has beside `identity`
+  std::vector<std::string_view> items;  ///< keys that it needs besides `identity`
 };
 const std::array<KindOfFinding, 7>& kinds_of_findings() {
   using enum FindingKind;
@@ -66,7 +66,7 @@ class FindingReader {
     if (has("other_image")) f.other_image = kept_image(f);
     if (has("images")) {
       const json& images = member("images");
-      if (!images.is_array() || images.empty()) fail("images", images, "a filled array");
+      if (!images.is_array() || images.empty()) fail("images", images, "a non-empty array");
       for (const json& each : images) f.images.push_back(image(each, "images", f.identity));
     }
     f.confidence = confidence();
@@ -107,7 +107,7 @@ class FindingReader {
         });
     if (found != kinds_of_findings().end()) return *found;
     throw InputError(fmt::format(
-        "{}: found kind {} with action {}, expected those of a finding of pfcctl data clean",
+        "{}: found kind {} with action {}, expected a kind and an action of pfcctl data clean",
         origin_, brief(member("kind")), brief(member("action"))));
   }
 
@@ -150,7 +150,9 @@ class FindingReader {
     const JsonReader reader(object, origin);
     reader.flag("test", read.test);
     if (read.test && !may_be_test) {
-      throw InputError(origin + ": found one of the test set, which never changes");
+      throw InputError(
+          origin +
+          ": found \"test\": true, expected one of the data set; the test set never changes");
     }
     reader.text("name", read.name);
     const Dataset* dataset = set_of(read).dataset.get();
@@ -166,7 +168,7 @@ class FindingReader {
     return item.test ? sets_.test : sets_.cleaned;
   }
 
-  /// Throws an error about a data set that is not the one of the findings.
+  /// Throws InputError: a data set that is given is not the one of the findings.
   [[noreturn]] void fail(const Item& item, const char* number, const std::string& found,
                          const std::string& expected) const {
     throw InputError(fmt::format("{}: {} {}{}: found {}, expected {}; give {}", origin_, number,
@@ -185,7 +187,7 @@ class FindingReader {
     return read.number + (read.test ? sets_.first_test_identity() : 0);
   }
 
-  /// `identity`: the image's label; that of a test image is one of the test set.
+  /// `identity`: the label of the image, numbered as in SetsOfFindings.
   [[nodiscard]] std::int64_t image(const json& object, const std::string& key,
                                    std::int64_t identity) const {
     const bool test = identity >= sets_.first_test_identity();

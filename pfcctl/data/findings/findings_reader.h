@@ -16,7 +16,7 @@ namespace pfc {
 
 struct SetOfFindings {
   std::filesystem::path path;
-  std::unique_ptr<Dataset> dataset;  ///< nullptr: not given
+  std::unique_ptr<Dataset> dataset;  ///< nullptr: not given; only for the test set
   std::vector<std::int64_t> labels;  ///< [images], -1 if unknown
 };
 
@@ -36,10 +36,10 @@ struct ReadFinding {
   std::string text;              ///< the JSON object as in the file, without its decision
 };
 
-/// Calls take() for each finding, in the order of the file. Checks all lines: images and identities
-/// must exist in the data sets, images must have the labels that the finding gives them; names, if
-/// given, must match. Throws InputError that names file, line and row, what was found and what was
-/// expected.
+/// Calls take() for each finding, in the order of the file. Checks all lines against the data sets
+/// that are given: images and identities must exist, images with a known label must have the one
+/// that the finding gives them; names, if given, must match. Throws InputError that names file,
+/// line and row, what was found and what was expected.
 void read_findings(const std::filesystem::path& file, const SetsOfFindings& sets,
                    const std::function<void(ReadFinding)>& take);
 

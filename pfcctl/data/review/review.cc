@@ -188,7 +188,7 @@ std::string_view decision_text(const ReadFinding& f) {
   return !f.accepted ? "" : *f.accepted ? "accept" : "reject";
 }
 
-/// Pages with the same findings and decisions share what a browser keeps.
+/// The browser keeps decisions under this checksum.
 std::string checksum_of(std::span<const ReadFinding> findings) {
   Sha256 sum;
   for (const ReadFinding& f : findings) {

@@ -41,7 +41,7 @@ class Findings : public ::testing::Test {
   std::string refusal(const std::string& line) {
     return message_of<InputError>([&] { (void)read(line, 0.5); });
   }
-  /// A stranger, with more members, which include its confidence.
+  /// A finding of kind stranger. `more`: its other members, with the confidence.
   static std::string stranger(int image, const std::string& more) {
     const std::string row = std::to_string(image);
     return R"({"kind": "stranger", "action": "drop", "image": {"row": )" + row +
@@ -121,7 +121,7 @@ TEST_F(Findings, AreRejectedIfMalformedOrOfOtherData) {
       {good + R"({"row": 3, "name": "a/3.jpg"}, "identity": {"label": 3}})",
        "row 3: found the image 'fake.rec: record 3', expected 'a/3.jpg'; give --in"},
       {good + R"({"row": 3, "test": true}, "identity": {"label": 3}})",
-       "image: found one of the test set, which never changes"},
+       "image: found \"test\": true, expected one of the data set"},
       {good + R"({"row": 3}, "identity": {"label": 3}, "confidence": 1, "decision": "accpt"})",
        "decision: expected \"accept\" or \"reject\", found \"accpt\""},
       {good + R"({"row": 3}, "identity": {"label": 3}, "confidence": 2})",
@@ -129,7 +129,7 @@ TEST_F(Findings, AreRejectedIfMalformedOrOfOtherData) {
       {good + R"({"row": 3}, "identity": {"label": 3}})",
        "confidence: expected 0 .. 1, found null"},
       {R"({"kind": "two_people", "action": "split", "identity": {"label": 3}, "images": []})",
-       "images: found an array of 0, expected a filled array"},
+       "images: found an array of 0, expected a non-empty array"},
       {R"({"kind": "duplicate", "action": "drop", "image": {"row": 3}, "identity": {"label": 3}, )"
        R"("other_image": {"row": 3}, "other_identity": {"label": 3}})",
        "found image and other_image 3, expected different rows"},
@@ -137,7 +137,7 @@ TEST_F(Findings, AreRejectedIfMalformedOrOfOtherData) {
        R"("other_image": {"row": 4}, "other_identity": {"label": 5}})",
        "row 4: found label 4 (fake.rec: record 4), expected 5"},
       {R"({"kind": "leaked", "action": "merge", "identity": {"label": 3}})",
-       "found kind \"leaked\" with action \"merge\", expected those of a finding"},
+       "found kind \"leaked\" with action \"merge\", expected a kind and an action"},
       {good +
            R"({"row": 3}, "identity": {"label": 3}, "confidence": 1, "evidence": {"cosine": "x"}})",
        "evidence: cosine: found \"x\" (string), expected a number"}};

@@ -111,7 +111,7 @@ TEST(Confidence, OfLeakedPeopleIgnoresTheScoresOfOthers) {
   EXPECT_NEAR(confidence_at(0.52, judged, found, FindingKind::kLeaked), 1, 0.02);
 }
 
-TEST(Confidence, OfDuplicatesWithTheSamePixelsIgnoresTheScoresOfOthers) {
+TEST(Confidence, DoesNotFallIfDuplicatesWithSimilarPixelsHaveLowScores) {
   std::vector<JudgedFinding> judged;
   std::vector<Finding> found;
   for (int i = 0; i < 100; ++i) {

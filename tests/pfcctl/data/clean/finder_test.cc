@@ -239,7 +239,7 @@ TEST_F(Find, FailsIfThereAreTooFewPeople) {
               ::testing::HasSubstr("found 29 identities with at least 3 usable images"));
 }
 
-TEST(NearestThreshold, IsExceededByFivePercentAlsoIfManyPeopleHaveTwoIdentities) {
+TEST(NearestThreshold, IsExceededByAboutFivePercentAndNotByMoreIfManyPeopleHaveTwoIdentities) {
   for (const std::size_t dimension : {8u, 64u}) {
     for (const double part_with_two : {0.0, 0.4}) {
       std::mt19937_64 random(5);
@@ -261,7 +261,8 @@ TEST(NearestThreshold, IsExceededByFivePercentAlsoIfManyPeopleHaveTwoIdentities)
         }
         std::ranges::partial_sort(cosines, cosines.begin() + 2, std::greater<>());
         nearest.push_back(cosines[0]);
-        second.push_back(cosines[i < twins ? 0 : 1]);  // the twin would come before them
+        second.push_back(
+            cosines[i < twins ? 0 : 1]);  // a twin would be the nearest, and cosines[0] the second
       }
       const double threshold = nearest_threshold(second);
       for (const double cosine : nearest) exceeding += cosine > threshold ? 1 : 0;

@@ -25,7 +25,7 @@ Rgb face(std::uint32_t person, std::uint32_t image) {
   return synth::draw_face(1, person, image, kSide, 0.5f).rgb;
 }
 
-/// A folder with the images of one person, in this order.
+/// A data set with one identity. Images are in the order of add().
 class Correlation : public ::testing::Test {
  protected:
   void add(const std::vector<std::byte>& encoded) {
@@ -44,7 +44,7 @@ class Correlation : public ::testing::Test {
   int images_ = 0;
 };
 
-TEST_F(Correlation, OfCopiesAreSimilar) {
+TEST_F(Correlation, ReachesTheThresholdForCopies) {
   std::filesystem::create_directories(folder_ / "person");
   const Rgb original = face(3, 0);
   add(original, kSide, 95);
@@ -70,7 +70,7 @@ TEST_F(Correlation, OfCopiesAreSimilar) {
   }
 }
 
-TEST_F(Correlation, OfOtherImagesAreNotSimilar) {
+TEST_F(Correlation, StaysBelowTheThresholdForOtherImages) {
   std::filesystem::create_directories(folder_ / "person");
   for (std::uint32_t i = 0; i < 24; ++i) add(face(i / 4, i % 4));
   const auto dataset = open_dataset({.rec = folder_.path()});
@@ -80,7 +80,7 @@ TEST_F(Correlation, OfOtherImagesAreNotSimilar) {
   }
 }
 
-TEST_F(Correlation, IsZeroForImagesWithoutAPicture) {
+TEST_F(Correlation, IsZeroForDamagedUniformAndMissingImages) {
   std::filesystem::create_directories(folder_ / "person");
   add(face(0, 0));
   add(std::vector<std::byte>(100));

@@ -52,7 +52,7 @@ TEST(PairDataset, JoinsTheImagesOfOnePerson) {
   EXPECT_EQ(dataset->name(5), "x.bin: pair 3, image 2");
 }
 
-TEST(PairDataset, IsOpenedByItsName) {
+TEST(PairDataset, OpensFilesThatEndInBin) {
   const TemporaryFolder folder;
   write_verification_bin(folder / "x.bin", std::vector(2, std::vector<std::byte>(3)), {true});
   EXPECT_EQ(open_pairs_or_dataset({.rec = folder / "x.bin"})->info().images, 2);
