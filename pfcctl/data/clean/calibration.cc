@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::int64_t kFewestOfGroup = 30;  // planted errors found
 constexpr double kTolerance = 1.25;          // planted errors differ a little from real ones
+// Errors of identities are learnt better than single wrong labels, because all their images agree.
+constexpr double kLearntByIdentities = 3;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// The fraction of right findings among those with scores from `least` on.
@@ -79,32 +81,33 @@ double median_of(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Returns whether the model was trained on the wrong labels: real ones are then more similar to
-/// their own identity than planted ones. Uses only the kind wrong_label, whose findings are nearly
-/// all right.
-bool trained_on_errors(const std::vector<Finding>& findings,
-                       const std::vector<JudgedFinding>& judged) {
+/// Returns by how much real wrong labels are more similar to their own identity than planted ones,
+/// because the model was trained on them. Of the real ones it uses only the kind wrong_label, whose
+/// findings are nearly all right. Returns 0 if there are few.
+double learnt_similarity(const std::vector<Finding>& findings,
+                         const std::vector<JudgedFinding>& judged) {
   std::vector<double> real, planted;
   const auto add = [](const Finding& f, std::vector<double>& to) {
-    if (f.kind != FindingKind::kWrongLabel) return;
     const auto own = std::ranges::find_if(
         f.evidence, [](const auto& e) { return std::string_view(e.first) == kSimilarityToOwn; });
     if (own != f.evidence.end()) to.push_back(own->second);
   };
-  for (const Finding& f : findings) add(f, real);
+  for (const Finding& f : findings) {
+    if (f.kind == FindingKind::kWrongLabel) add(f, real);
+  }
   for (const JudgedFinding& j : judged) {
     if (j.right) add(j.finding, planted);
   }
-  return std::ssize(real) >= kFewestOfGroup && !planted.empty() &&
-         median_of(std::move(real)) > median_of(std::move(planted));
+  if (std::min(std::ssize(real), std::ssize(planted)) < kFewestOfGroup) return 0;
+  return std::max(0.0, median_of(std::move(real)) - median_of(std::move(planted)));
 }
 
 /// Sets the confidence of the findings for which sets() is true, from those for which counts() is.
-/// `shifts`: if the median score of planted errors is above that of the findings, lowers all their
-/// scores by the difference, so that the low scores of the findings are not suspicious.
+/// If the median score of planted errors is above that of the findings, lowers all their scores by
+/// the difference, at most by `most`, so that the low scores of the findings are not suspicious.
 template <class Sets, class Counts>
 void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged,
-               bool shifts, const Sets& sets, const Counts& counts) {
+               double most, const Sets& sets, const Counts& counts) {
   std::vector<std::pair<double, bool>> scores;
   std::vector<double> right, found;
   for (const JudgedFinding& j : judged) {
@@ -119,8 +122,8 @@ void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>&
     if (counts(f) && comparable) found.push_back(f.score);
   }
   if (right.empty()) return;
-  if (shifts && !found.empty()) {
-    const double shift = std::max(0.0, median_of(right) - median_of(found));
+  if (!found.empty()) {
+    const double shift = std::clamp(median_of(right) - median_of(found), 0.0, most);
     for (double& score : right) score -= shift;
   }
   std::ranges::sort(right);
@@ -135,18 +138,20 @@ void set_group(std::vector<Finding>& findings, const std::vector<JudgedFinding>&
 }  // namespace
 
 void set_confidence(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged) {
-  const bool shifts = trained_on_errors(findings, judged);
+  const double learnt = learnt_similarity(findings, judged);
   for (std::size_t k = 0; k < kFindingNames.size(); ++k) {
     const auto kind = static_cast<FindingKind>(k);
     const auto of_kind = [&](const Finding& f) { return f.kind == kind; };
+    const bool of_images = kind == FindingKind::kWrongLabel || kind == FindingKind::kStranger;
+    const double most = of_images ? learnt : kLearntByIdentities * learnt;
     for (const bool few : {false, true}) {
       const auto of_group = [&](const Finding& f) { return f.kind == kind && f.few_images == few; };
       if (std::ranges::count_if(judged, [&](const JudgedFinding& j) {
             return j.right && of_group(j.finding);
           }) >= kFewestOfGroup) {
-        set_group(findings, judged, shifts, of_group, of_group);
+        set_group(findings, judged, most, of_group, of_group);
       } else {
-        set_group(findings, judged, shifts, of_group, of_kind);
+        set_group(findings, judged, most, of_group, of_kind);
       }
     }
   }

@@ -23,10 +23,11 @@ namespace pfc {
 ///   of low quality, for example. Does not apply to leaked people, and to duplicates whose pixels
 ///   were compared.
 ///
-/// A model that was trained on the errors gives them lower scores than planted ones. If the images
-/// with wrong labels show this (at least 30, with a larger median similarity to their own identity
-/// than planted ones), the second factor compares with planted scores from which the difference of
-/// the medians is subtracted, separately for each kind.
+/// A model that was trained on the errors gives them lower scores than planted ones. Then images
+/// with wrong labels are more similar to their own identity than planted ones. If at least 30 of
+/// each are found, the second factor compares with planted scores that are lower by the difference
+/// of the medians, but by at most this similarity (three times as much for findings about
+/// identities).
 void set_confidence(std::vector<Finding>& findings, const std::vector<JudgedFinding>& judged);
 
 /// Results for planted errors of one kind.

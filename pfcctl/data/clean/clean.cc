@@ -164,7 +164,7 @@ CleaningThresholds thresholds_of(const Dataset& dataset, const ImageLabels& labe
     if (!o.in.empty()) t.duplicate = kLeastDuplicate;
     return t;
   } catch (const InputError& e) {
-    throw InputError(o.embeddings.string() + ": " + e.what());
+    throw InputError((o.in.empty() ? o.embeddings : o.in).string() + ": " + e.what());
   }
 }
 

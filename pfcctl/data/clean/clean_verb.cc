@@ -61,10 +61,17 @@ void run_clean(const CleanFlags& flags) {
   options.threads = flags.model.threads;
   std::optional<ComputedEmbeddings> computed;
   if (!flags.model.model.empty()) {
-    expect_not_an_input(options.output, std::array{flags.model.model});
+    expect_regular_or_nothing(options.output);  // now, and not after hours
+    expect_not_an_input(options.output, std::array{flags.model.model, options.in, options.against});
     const std::filesystem::path& kept = flags.save_embeddings;
-    computed.emplace(kept.empty() ? options.output.string() + ".embeddings" : kept.string(),
-                     !kept.empty());
+    const std::filesystem::path removed = options.output.string() + ".embeddings";
+    for (const std::filesystem::path& other : {removed, options.in, options.against}) {
+      if (kept.empty() || kept.lexically_normal() != other.lexically_normal()) continue;
+      throw InputError(
+          "--save-embeddings " + kept.string() + ": give another folder; this one " +
+          (other == removed ? "is used and removed without --save-embeddings" : "has images"));
+    }
+    computed.emplace(kept.empty() ? removed : kept, !kept.empty());
     options = computed->embed(flags.model, flags.max_damaged, options);
   }
   const Cleaned cleaned = clean_labels(options);

@@ -22,8 +22,8 @@ namespace pfc {
 namespace {
 
 constexpr std::int64_t kCandidates = 4;  // nearest centres of a suspect, compared again exactly
-constexpr std::int64_t kImagesAtOnce = 65536;    // embeddings in memory
-constexpr std::int64_t kSampledImages = 20'000;  // for thresholds.belongs
+constexpr std::int64_t kImagesAtOnce = 65536;  // embeddings in memory
+constexpr std::int64_t kSampled = 20'000;      // images, and centres, for thresholds
 
 /// An image whose similarity to its identity is below thresholds.same, and where it belongs.
 struct Suspect {
@@ -50,7 +50,7 @@ class Finder {
 
   FoundErrors find() {
     find_nearest_identities();
-    set_belongs_threshold();
+    set_thresholds();
     find_suspects();
     report_images(report_second_people());
     compare_identities();
@@ -81,8 +81,11 @@ class Finder {
   }
 
   void find_nearest_identities();
-  [[nodiscard]] ClassNeighbours candidates_of(const char* doing, std::span<const float> rows) const;
-  void set_belongs_threshold();
+  [[nodiscard]] ClassNeighbours candidates_of(const char* doing, std::int64_t identities,
+                                              std::span<const float> rows) const;
+  [[nodiscard]] double threshold_of(const char* doing, std::span<const float> rows,
+                                    std::span<const std::int64_t> identities) const;
+  void set_thresholds();
   void find_suspects();
   void find_suspects(std::span<const std::int64_t> images);
   [[nodiscard]] Suspect suspect(std::int64_t image, std::span<const float> row,
@@ -112,62 +115,74 @@ void Finder::find_nearest_identities() {
       *ops_, *comm_, search_options(kNearestIdentities, progress),
       [this](RowRange identities, std::span<float> rows) { read_centres(identities, rows); });
   // The centre of an identity without images is zero, so it can be among the nearest.
-  std::vector<double> cosines;
   for (std::int64_t i = 0; i < labels_.identities(); ++i) {
     for (std::int64_t k = 0; k < nearest_.degree; ++k) {
       std::int32_t& other = nearest_.table[static_cast<std::size_t>(i * nearest_.degree + k)];
       if (other >= 0 && (centres_.agreeing(i) == 0 || centres_.agreeing(other) == 0)) other = -1;
     }
-    // A test set may have the same people as the other set, so their cosines do not count.
-    const bool test = labels_.test(i);
-    std::int64_t before = 0;
-    for (const std::int32_t other : nearest_.of(i)) {
-      if (other < 0 || labels_.test(other) != test || before++ == 0) continue;
-      cosines.push_back(inner_product(centres_.of(i), centres_.of(other)));
-      break;
-    }
   }
-  if (!cosines.empty()) found_.thresholds.nearest = nearest_threshold(cosines);
 }
 
-ClassNeighbours Finder::candidates_of(const char* doing, std::span<const float> rows) const {
+/// Returns the nearest ones of the first `identities` identities.
+ClassNeighbours Finder::candidates_of(const char* doing, std::int64_t identities,
+                                      std::span<const float> rows) const {
   const std::size_t d = set_.dimension();
-  Progress progress(doing, "images");
-  return find_nearest(
-      *ops_, *comm_, search_options(kCandidates, progress),
-      [this](RowRange identities, std::span<float> to) { read_centres(identities, to); },
-      {.count = static_cast<std::int64_t>(rows.size() / d),
-       .read = [&](RowRange queries, std::span<float> to) {
-         std::ranges::copy(rows.subspan(static_cast<std::size_t>(queries.begin) * d, to.size()),
-                           to.begin());
-       }});
+  Progress progress(doing, "rows");
+  NeighbourOptions options = search_options(kCandidates, progress);
+  options.positions.classes = identities;
+  options.degree = std::min(kCandidates, identities);
+  return find_nearest(*ops_, *comm_, options,
+                      [this](RowRange classes, std::span<float> to) { read_centres(classes, to); },
+                      {.count = static_cast<std::int64_t>(rows.size() / d),
+                       .read = [&](RowRange queries, std::span<float> to) {
+                         std::ranges::copy(
+                             rows.subspan(static_cast<std::size_t>(queries.begin) * d, to.size()),
+                             to.begin());
+                       }});
 }
 
-/// Sets thresholds.belongs from a sample of the images that agree with their identity.
-void Finder::set_belongs_threshold() {
-  std::vector<std::int64_t> images;
-  const std::int64_t distance = (labels_.images() + kSampledImages - 1) / kSampledImages;
-  for (std::int64_t i = 0; i < labels_.images(); i += distance) {
-    const std::int64_t label = labels_.label(i);
-    if (label >= 0 && !labels_.test(label) && centres_.image(i).agrees) images.push_back(i);
-  }
-  if (images.empty()) return;
-  const std::vector<float> rows = set_.rows(images);
-  const ClassNeighbours near = candidates_of("sampling images", rows);
+/// Returns nearest_threshold() of rows that belong to these identities; 1 if it is unknown.
+double Finder::threshold_of(const char* doing, std::span<const float> rows,
+                            std::span<const std::int64_t> identities) const {
+  if (identities.empty()) return 1;
+  // Without the test set: it may have the same people, and some of them several times.
+  const auto own = std::ranges::find(labels_.is_test, true) - labels_.is_test.begin();
+  const ClassNeighbours near = candidates_of(doing, own, rows);
   std::vector<double> cosines;
-  for (std::size_t i = 0; i < images.size(); ++i) {
+  for (std::size_t i = 0; i < identities.size(); ++i) {
     std::int64_t before = 0;
     for (const std::int32_t other : near.of(static_cast<std::int64_t>(i))) {
-      if (other < 0 || other == labels_.label(images[i]) || labels_.test(other) ||
-          centres_.agreeing(other) == 0 || before++ == 0) {
-        continue;
-      }
-      cosines.push_back(inner_product(
-          std::span(rows).subspan(i * set_.dimension(), set_.dimension()), centres_.of(other)));
+      const bool is_other = other >= 0 && other != identities[i] && centres_.agreeing(other) > 0;
+      if (!is_other || before++ == 0) continue;
+      cosines.push_back(
+          inner_product(rows.subspan(i * set_.dimension(), set_.dimension()), centres_.of(other)));
       break;
     }
   }
-  if (!cosines.empty()) found_.thresholds.belongs = nearest_threshold(cosines);
+  return cosines.empty() ? 1 : nearest_threshold(cosines);
+}
+
+/// Sets thresholds.nearest and thresholds.belongs from samples of the centres, and of the images
+/// that agree with their identity.
+void Finder::set_thresholds() {
+  const auto step = [](std::int64_t count) { return (count + kSampled - 1) / kSampled; };
+  std::vector<std::int64_t> images, identities;
+  for (std::int64_t i = 0; i < labels_.images(); i += step(labels_.images())) {
+    const std::int64_t label = labels_.label(i);
+    if (label < 0 || labels_.test(label) || !centres_.image(i).agrees) continue;
+    images.push_back(i);
+    identities.push_back(label);
+  }
+  found_.thresholds.belongs = threshold_of("sampling images", set_.rows(images), identities);
+
+  std::vector<float> centres;
+  identities.clear();
+  for (std::int64_t i = 0; i < labels_.identities(); i += step(labels_.identities())) {
+    if (labels_.test(i) || centres_.agreeing(i) == 0) continue;
+    identities.push_back(i);
+    centres.insert(centres.end(), centres_.of(i).begin(), centres_.of(i).end());
+  }
+  found_.thresholds.nearest = threshold_of("sampling centres", centres, identities);
 }
 
 void Finder::find_suspects() {
@@ -186,7 +201,8 @@ void Finder::find_suspects() {
 void Finder::find_suspects(std::span<const std::int64_t> images) {
   const std::vector<float> rows = set_.rows(images);
   const std::size_t d = set_.dimension();
-  const ClassNeighbours candidates = candidates_of("comparing suspected images", rows);
+  const ClassNeighbours candidates =
+      candidates_of("comparing suspected images", labels_.identities(), rows);
   for (std::size_t i = 0; i < images.size(); ++i) {
     suspects_.push_back(suspect(images[i], std::span(rows).subspan(i * d, d),
                                 candidates.of(static_cast<std::int64_t>(i))));
