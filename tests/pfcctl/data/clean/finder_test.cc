@@ -230,6 +230,19 @@ TEST_F(Find, SetsThresholdsBetweenTheDistributions) {
   EXPECT_LT(t.duplicate, 0.99);
 }
 
+TEST_F(Find, SetsThresholdsWithoutTheTestSet) {
+  open();
+  const CleaningThresholds expected = find().thresholds;
+  for (int person = 0; person < 100; ++person) {  // each is four identities of the test set
+    const Vector centre = drawn_.direction();
+    for (int i = 0; i < 4; ++i) drawn_.add_person(centre, 65 + 4 * person + i, 2);
+  }
+  open(65);
+  const CleaningThresholds t = find().thresholds;
+  EXPECT_NEAR(t.nearest, expected.nearest, 1e-6);
+  EXPECT_NEAR(t.belongs, expected.belongs, 1e-6);
+}
+
 TEST_F(Find, FailsIfThereAreTooFewPeople) {
   drawn_ = DrawnEmbeddings(9);
   drawn_.add_people(0, 29, 3);
